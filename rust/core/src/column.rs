@@ -1,0 +1,159 @@
+//! Something for each instance: one flat allocation where the count is final, doubling segments where a set may grow.
+//! References stay valid while it grows, and readers never lock.
+
+use std::sync::OnceLock;
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::state::InstanceState;
+
+/// The first segment's length; segment `k` holds `FIRST << k`.
+const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+const SEGMENTS: usize = 32;
+
+/// One `T` for each index.
+pub struct Column<T> {
+    kind: Kind<T>,
+}
+
+enum Kind<T> {
+    Flat(Box<[T]>),
+    Growing(Box<[OnceLock<Box<[T]>>; SEGMENTS]>),
+}
+
+impl<T: Default> Column<T> {
+    /// A column of defaults that never grows.
+    #[must_use]
+    pub fn flat(count: usize) -> Self {
+        Self::from_flat((0..count).map(|_| T::default()).collect())
+    }
+
+    /// A column that exists already.
+    #[must_use]
+    pub fn from_flat(flat: Box<[T]>) -> Self {
+        Self {
+            kind: Kind::Flat(flat),
+        }
+    }
+
+    /// An empty column that grows by [`Column::reserve`].
+    #[must_use]
+    pub fn growing() -> Self {
+        Self {
+            kind: Kind::Growing(Box::new([const { OnceLock::new() }; SEGMENTS])),
+        }
+    }
+
+    /// Makes indices below `count` exist. Before they are published.
+    pub fn reserve(&self, count: usize) {
+        if let Kind::Growing(segments) = &self.kind
+            && count > 0
+        {
+            for (k, segment) in segments.iter().enumerate().take(place(count - 1).0 + 1) {
+                segment.get_or_init(|| (0..FIRST << k).map(|_| T::default()).collect());
+            }
+        }
+    }
+
+    /// The element of an index that exists.
+    ///
+    /// # Panics
+    /// Where it does not.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> &T {
+        match &self.kind {
+            Kind::Flat(flat) => &flat[index],
+            Kind::Growing(segments) => {
+                let (segment, offset) = place(index);
+                &segments[segment].get().expect("reserved before published")[offset]
+            }
+        }
+    }
+}
+
+/// Which segment an index is in, and where.
+fn place(index: usize) -> (usize, usize) {
+    let block = index / FIRST + 1;
+    let segment = block.ilog2() as usize;
+    (segment, index - FIRST * ((1 << segment) - 1))
+}
+
+/// The state bytes of a set, eight to a word.
+pub(crate) struct States(Column<AtomicU64>);
+
+const LANES: u32 = 8;
+const EVERY_LANE: u64 = 0x0101_0101_0101_0101;
+
+impl States {
+    pub(crate) fn flat(count: u32) -> Self {
+        let words = count.div_ceil(LANES) as usize;
+        #[cfg(not(any(loom, shuttle)))]
+        return Self(Column::from_flat(bytemuck::zeroed_slice_box(words)));
+        #[cfg(any(loom, shuttle))]
+        Self(Column::flat(words))
+    }
+
+    pub(crate) fn growing() -> Self {
+        Self(Column::growing())
+    }
+
+    pub(crate) fn reserve(&self, count: u32) {
+        self.0.reserve(count.div_ceil(LANES) as usize);
+    }
+
+    /// The stored state. Acquire pairs with `fill`: a terminal state shows the value written before it.
+    pub(crate) fn get(&self, index: u32) -> InstanceState {
+        let word = self.0.get((index / LANES) as usize).load(Ordering::Acquire);
+        InstanceState::from_byte((word >> (8 * (index % LANES))) as u8)
+    }
+
+    /// Writes one terminal state over a range that its owner has not written before.
+    /// Whole words are stored; a word at the edge may be shared with another owner, so its bytes are or-ed in.
+    pub(crate) fn fill(&self, start: u32, stop: u32, state: InstanceState) {
+        let pattern = EVERY_LANE * state as u64;
+        let mut index = start;
+        while index < stop {
+            let lane = index % LANES;
+            let lanes = (LANES - lane).min(stop - index);
+            let word = self.0.get((index / LANES) as usize);
+            if lanes == LANES {
+                word.store(pattern, Ordering::Release);
+            } else {
+                let mask = ((1u64 << (8 * lanes)) - 1) << (8 * lane);
+                word.fetch_or(pattern & mask, Ordering::AcqRel);
+            }
+            index += lanes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_follow_each_other_without_a_gap() {
+        let column = Column::<AtomicU64>::growing();
+        column.reserve(10_000);
+        for i in 0..10_000 {
+            column.get(i).store(i as u64, Ordering::Relaxed);
+        }
+        assert!((0..10_000).all(|i| column.get(i).load(Ordering::Relaxed) == i as u64));
+    }
+
+    #[test]
+    fn a_fill_touches_its_range_and_nothing_else() {
+        for (start, stop) in [(0, 0), (0, 1), (3, 5), (7, 9), (0, 64), (5, 61), (63, 64)] {
+            let states = States::flat(64);
+            states.fill(start, stop, InstanceState::Failed);
+            for i in 0..64 {
+                let expected = if (start..stop).contains(&i) {
+                    InstanceState::Failed
+                } else {
+                    InstanceState::Pending
+                };
+                assert_eq!(states.get(i), expected, "{i} of {start}..{stop}");
+            }
+        }
+    }
+}

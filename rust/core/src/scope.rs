@@ -1,0 +1,211 @@
+//! Who owns sets: a case, its nested cases, and the shelf that finished sets stay on.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    Error, Result,
+    chunk::Body,
+    executor::Task,
+    set::Set,
+    sync::{AtomicU64, Mutex, Ordering, lock},
+};
+
+/// Where a case is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaseState {
+    /// Something of it is pending or running, or nothing was started yet.
+    Active,
+    /// All that it started has ended.
+    Completed,
+    /// Somebody cancelled it; it stays so.
+    Cancelled,
+}
+
+impl CaseState {
+    /// The name users see.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One running of a workflow, or the free-standing owner of sets.
+pub struct Case {
+    id: Box<str>,
+    limit: u64,
+    created: AtomicU64,
+    owned: Mutex<Owned>,
+}
+
+struct Owned {
+    cancelled: bool,
+    shelf: Shelf,
+    nested: Vec<Weak<Case>>,
+}
+
+impl Case {
+    pub(crate) fn new(id: &str, limit: u64, retain: usize) -> Self {
+        Self {
+            id: id.into(),
+            limit,
+            created: AtomicU64::new(0),
+            owned: Mutex::new(Owned {
+                cancelled: false,
+                shelf: Shelf::new(retain),
+                nested: Vec::new(),
+            }),
+        }
+    }
+
+    /// Its name, unique in its engine.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Instances its sets ever created.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.created.load(Ordering::Acquire)
+    }
+
+    /// Counts instances against the case's limit, or refuses: one step, so that racing callers cannot pass it together.
+    pub(crate) fn reserve(&self, count: u64) -> Result<()> {
+        self.created
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |created| {
+                created.checked_add(count).filter(|&sum| sum <= self.limit)
+            })
+            .map(|_| ())
+            .map_err(|created| Error::Limit {
+                asked: created.saturating_add(count),
+                limit: self.limit,
+                what: "case",
+                setting: "max_case_instances",
+            })
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn state(&self) -> CaseState {
+        let owned = lock(&self.owned);
+        if owned.cancelled {
+            return CaseState::Cancelled;
+        }
+        let mut sets = owned.shelf.iter().peekable();
+        if sets.peek().is_some() && sets.all(|entry| entry.set.is_finished()) {
+            CaseState::Completed
+        } else {
+            CaseState::Active
+        }
+    }
+
+    pub(crate) fn own(&self, entry: Entry) -> Result<()> {
+        let evicted = {
+            let mut owned = lock(&self.owned);
+            if owned.cancelled {
+                return Err(Error::CaseOver(self.id.to_string(), "cancelled"));
+            }
+            owned.shelf.push(entry)
+        };
+        drop(evicted);
+        Ok(())
+    }
+
+    /// A case inside this one: cancelled with it.
+    ///
+    /// # Errors
+    /// [`Error::CaseOver`] when this one is cancelled.
+    pub fn nest(&self, case: &Arc<Case>) -> Result<()> {
+        let mut owned = lock(&self.owned);
+        if owned.cancelled {
+            return Err(Error::CaseOver(self.id.to_string(), "cancelled"));
+        }
+        owned.nested.retain(|case| case.strong_count() > 0);
+        owned.nested.push(Arc::downgrade(case));
+        Ok(())
+    }
+
+    /// Its sets, oldest first: the live ones and the finished ones that are kept.
+    #[must_use]
+    pub fn sets(&self) -> Vec<Entry> {
+        lock(&self.owned).shelf.iter().cloned().collect()
+    }
+
+    /// Cancels all that it owns, nested cases too, and takes nothing more. Idempotent.
+    pub fn cancel(&self) {
+        let (sets, nested) = {
+            let mut owned = lock(&self.owned);
+            owned.cancelled = true;
+            (
+                owned.shelf.iter().cloned().collect::<Vec<_>>(),
+                std::mem::take(&mut owned.nested),
+            )
+        };
+        sets.iter().for_each(|entry| entry.set.cancel());
+        nested
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|case| case.cancel());
+    }
+}
+
+/// A set as its owner knows it: the record, and the task with body and values while somebody else keeps that alive.
+#[derive(Clone)]
+pub struct Entry {
+    /// The record.
+    pub set: Arc<Set>,
+    /// Body and values.
+    pub task: Weak<Task<dyn Body>>,
+}
+
+/// Live sets, and the newest finished ones. Pushing is all the upkeep there is: workers never come here.
+pub(crate) struct Shelf {
+    retain: usize,
+    recent: VecDeque<Entry>,
+    /// Older than `recent` and not finished when they left it.
+    lingering: Vec<Entry>,
+    sweep_at: usize,
+}
+
+impl Shelf {
+    const FEWEST_TO_SWEEP: usize = 64;
+
+    pub(crate) fn new(retain: usize) -> Self {
+        Self {
+            retain,
+            recent: VecDeque::new(),
+            lingering: Vec::new(),
+            sweep_at: Self::FEWEST_TO_SWEEP,
+        }
+    }
+
+    /// Answers with what was evicted, to be dropped without the lock.
+    #[must_use]
+    pub(crate) fn push(&mut self, entry: Entry) -> Option<Entry> {
+        self.recent.push_back(entry);
+        if self.recent.len() <= self.retain {
+            return None;
+        }
+        let oldest = self.recent.pop_front()?;
+        if oldest.set.is_finished() {
+            return Some(oldest);
+        }
+        self.lingering.push(oldest);
+        if self.lingering.len() >= self.sweep_at {
+            self.lingering.retain(|entry| !entry.set.is_finished());
+            self.sweep_at = (2 * self.lingering.len()).max(Self::FEWEST_TO_SWEEP);
+        }
+        None
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.lingering.iter().chain(&self.recent)
+    }
+}

@@ -1,0 +1,877 @@
+//! A set of instances: who may run which index, what became of each, and when the gate is decided.
+//! This is `PROTOCOL.md` as code: claim, give back, settle, close.
+
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use crate::{
+    Error, Result,
+    column::States,
+    count::Limits,
+    event::{Event, Kind},
+    executor::Executor,
+    join::{BIAS, Join, Need, OnFailure, Policy, Rest},
+    scope::Case,
+    state::{Counts, Decision, InstanceState},
+    sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock},
+    tally::{Snapshot, Tally},
+    ticks::Phase,
+    verdict::{Continuation, Verdict},
+};
+
+/// `end`: no more can be added.
+const CLOSED: u64 = 1 << 63;
+/// `cursor` of a fixed set that was closed: past every count, far from wrapping.
+const PAST: u64 = 1 << 62;
+/// `running`: begin no more bodies.
+const STOP: u32 = 1 << 31;
+
+/// When a set takes no more instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seal {
+    /// The count is final at creation.
+    #[default]
+    AtOnce,
+    /// When somebody says so.
+    Manual,
+    /// When none is pending or running.
+    WhenIdle,
+}
+
+/// What a set is made from.
+#[derive(Clone, Default)]
+pub struct Spec {
+    /// Instances it starts with.
+    pub count: u64,
+    /// When it takes no more.
+    pub seal: Seal,
+    /// When its gate fires, and what then.
+    pub policy: Policy,
+    /// Who owns it; nobody else does if there is none.
+    pub case: Option<Arc<Case>>,
+    /// Fixes the size of its chunks.
+    pub chunk: Option<u32>,
+    /// What users call it.
+    pub name: Option<Box<str>>,
+    /// The number of the workflow pattern it is, 0 for none.
+    pub pattern: u8,
+    /// The clock's ticks when the call that makes it began; 0 for now.
+    pub called: u64,
+}
+
+/// Keeps what is written by different threads on different cache lines. Not an alignment: that would cost a slow allocation for each set.
+#[derive(Default)]
+struct Line([u64; 8]);
+
+/// The instances of one multiple-instance task.
+pub struct Set {
+    id: u64,
+    called: u64,
+    policy: Policy,
+    seal: Seal,
+    limit: u32,
+    pub(crate) chunk: Option<u32>,
+    pattern: u8,
+    name: Option<Box<str>>,
+    case: Option<Arc<Case>>,
+    executor: Arc<Executor>,
+    states: States,
+    weight: Option<Box<Weight>>,
+    ratio: Option<Box<Ratio>>,
+    pub(crate) tickets: AtomicU32,
+    finished_at: OnceLock<u64>,
+    adding: Mutex<()>,
+    returned: Mutex<Returned>,
+    _claims: Line,
+    cursor: AtomicU64,
+    end: AtomicU64,
+    hint: AtomicU32,
+    _run: Line,
+    running: AtomicU32,
+    _gate: Line,
+    tally: Tally,
+    /// Failed in the low half, timed out in the high: one word, for both count as failures.
+    failures: AtomicU64,
+    cancelled: AtomicU32,
+    verdict: Verdict<Log>,
+}
+
+#[derive(Default)]
+struct Returned {
+    closed: bool,
+    ranges: Vec<Range<u32>>,
+}
+
+/// The words of a weighted join.
+struct Weight {
+    gained: AtomicU64,
+    /// Total - target - lost; biased until the total is known.
+    spare: AtomicI64,
+}
+
+/// The words of `tolerate(fraction=)`.
+struct Ratio {
+    /// Completed in the high half, failed in the low.
+    ended: AtomicU64,
+    /// The share was exceeded at some settling.
+    exceeded: AtomicBool,
+}
+
+/// Settled ranges in the order of settling.
+#[derive(Default)]
+struct Log(Vec<Range<u32>>);
+
+/// What became of a claimed range: the unit in which outcomes reach the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// First index.
+    pub start: u32,
+    /// One past the last.
+    pub stop: u32,
+    /// What every instance became that is not in `except`.
+    pub state: InstanceState,
+    /// Those that became something else, in order.
+    pub except: Vec<(u32, InstanceState)>,
+    /// How long the range ran, in ticks.
+    pub took: u64,
+    /// Where it ran.
+    pub worker: u32,
+}
+
+impl Settlement {
+    fn cancelled(range: Range<u32>) -> Self {
+        Self {
+            start: range.start,
+            stop: range.end,
+            state: InstanceState::Cancelled,
+            except: Vec::new(),
+            took: 0,
+            worker: Event::NO_WORKER,
+        }
+    }
+
+    fn count(&self, state: InstanceState) -> u32 {
+        let named = self.except.iter().filter(|(_, s)| *s == state).count() as u32;
+        if state == self.state {
+            self.stop - self.start - self.except.len() as u32
+        } else {
+            named
+        }
+    }
+}
+
+/// Stands between a body and its gate. A journal keeps what it is given, makes it durable, and then tells the gate.
+pub trait Sink: Send + Sync {
+    /// A range has its outcomes: call [`Set::arrive`] when it may count.
+    fn settled(&self, set: &Arc<Set>, settlement: Settlement);
+    /// The decision is chosen: call [`Set::publish`] when it may be seen.
+    fn decided(&self, set: &Arc<Set>, decision: Decision);
+}
+
+impl Set {
+    /// Checks everything, then makes the set; on an error nothing was created.
+    pub(crate) fn new(id: u64, spec: Spec, limits: &Limits, executor: Arc<Executor>) -> Result<Self> {
+        let open = spec.seal != Seal::AtOnce;
+        let count = limits.check_set(spec.count)?;
+        spec.policy.check(count, open)?;
+        if let Some(case) = &spec.case {
+            case.reserve(u64::from(count))?;
+        }
+        let weight = match &spec.policy.join {
+            Join::Weighted(weights) => {
+                let total = if open { BIAS } else { weights.of(0, count) as i64 };
+                Some(Box::new(Weight {
+                    gained: AtomicU64::new(0),
+                    spare: AtomicI64::new(total - weights.at_least as i64),
+                }))
+            }
+            _ => None,
+        };
+        let ratio = match spec.policy.on_failure {
+            OnFailure::TolerateFraction { .. } => Some(Box::new(Ratio {
+                ended: AtomicU64::new(0),
+                exceeded: AtomicBool::new(false),
+            })),
+            _ => None,
+        };
+        let states = if open {
+            let states = States::growing();
+            states.reserve(count);
+            states
+        } else {
+            States::flat(count)
+        };
+        Ok(Self {
+            id,
+            called: spec.called,
+            policy: spec.policy,
+            seal: spec.seal,
+            limit: limits
+                .max_instances
+                .min(crate::tally::MAX_INSTANCES)
+                .min(u32::try_from(limits.max_case_instances).unwrap_or(u32::MAX)),
+            chunk: spec.chunk,
+            pattern: spec.pattern,
+            name: spec.name,
+            case: spec.case,
+            executor,
+            states,
+            weight,
+            ratio,
+            tickets: AtomicU32::new(0),
+            finished_at: OnceLock::new(),
+            adding: Mutex::new(()),
+            returned: Mutex::default(),
+            _claims: Line::default(),
+            cursor: AtomicU64::new(0),
+            end: AtomicU64::new(u64::from(count) | if open { 0 } else { CLOSED }),
+            hint: AtomicU32::new(0),
+            _run: Line::default(),
+            running: AtomicU32::new(0),
+            _gate: Line::default(),
+            tally: Tally::new(count, open),
+            failures: AtomicU64::new(0),
+            cancelled: AtomicU32::new(0),
+            verdict: Verdict::new(Log::default()),
+        })
+    }
+
+    /// The number of this set in its engine.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What users call it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The number of its workflow pattern, 0 for none.
+    #[must_use]
+    pub fn pattern(&self) -> u8 {
+        self.pattern
+    }
+
+    /// Its owner.
+    #[must_use]
+    pub fn case(&self) -> Option<&Arc<Case>> {
+        self.case.as_ref()
+    }
+
+    /// What it is joined by.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The executor it runs on.
+    #[must_use]
+    pub fn executor(&self) -> &Arc<Executor> {
+        &self.executor
+    }
+
+    /// When the call that made it began, in ticks.
+    #[must_use]
+    pub fn called_at(&self) -> u64 {
+        self.called
+    }
+
+    /// When the last instance ended, in ticks.
+    #[must_use]
+    pub fn finished_at(&self) -> Option<u64> {
+        self.finished_at.get().copied()
+    }
+
+    /// The number created.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        (self.end.load(Ordering::Acquire) & !CLOSED) as u32
+    }
+
+    /// Whether there are no instances.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it takes more instances.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.end.load(Ordering::Acquire) & CLOSED == 0
+    }
+
+    /// What the gate was decided as.
+    #[must_use]
+    #[inline]
+    pub fn decision(&self) -> Option<Decision> {
+        self.verdict.get()
+    }
+
+    /// Whether none is pending or running.
+    #[must_use]
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.tally.read().outstanding() == 0
+    }
+
+    /// Sealed, and every instance terminal: nothing will ever change.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.tally.read().is_finished()
+    }
+
+    /// Whether bodies are asked to stop.
+    #[must_use]
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.running.load(Ordering::Relaxed) & STOP != 0
+    }
+
+    /// How many are in each state, at one moment; never blocks a worker.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        // Terminal counters first, the number created last: see PROTOCOL.md.
+        let completed = self.tally.read().completed();
+        let failures = self.failures.load(Ordering::Acquire);
+        let cancelled = self.cancelled.load(Ordering::Acquire);
+        let running = self.running.load(Ordering::Acquire) & !STOP;
+        let (failed, timed_out) = (failures as u32, (failures >> 32) as u32);
+        let left = self.len() - completed - failed - timed_out - cancelled;
+        let running = running.min(left);
+        Counts {
+            pending: left - running,
+            running,
+            completed,
+            failed,
+            cancelled,
+            timed_out,
+        }
+    }
+
+    /// The state of one instance, if it exists.
+    #[must_use]
+    pub fn status(&self, index: u32) -> Option<InstanceState> {
+        if index >= self.len() {
+            return None;
+        }
+        Some(match self.states.get(index) {
+            InstanceState::Pending if self.executor.is_at(self.id, index) => InstanceState::Running,
+            state => state,
+        })
+    }
+
+    /// The stored state of an instance that exists: `Pending` also while it runs.
+    #[must_use]
+    #[inline]
+    pub fn settled(&self, index: u32) -> InstanceState {
+        self.states.get(index)
+    }
+
+    /// Instances nobody has claimed.
+    pub(crate) fn unclaimed(&self) -> u32 {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        let returned = self.hint.load(Ordering::Acquire);
+        u64::from(self.len()).saturating_sub(cursor) as u32 + returned
+    }
+
+    /// The most instances of a threshold join that one chunk may hold.
+    pub(crate) fn chunk_bound(&self, workers: u32) -> u32 {
+        let needed = match &self.policy.join {
+            Join::AllOf | Join::Detached => return u32::MAX,
+            _ if self.verdict.get().is_some() => return u32::MAX,
+            Join::AtLeast { need, .. } => need
+                .of(self.len())
+                .saturating_sub(self.tally.read().completed()),
+            Join::Weighted(weights) => weights.fewest(
+                self.weight
+                    .as_ref()
+                    .map_or(0, |words| words.gained.load(Ordering::Relaxed)),
+            ),
+        };
+        (needed / (2 * workers)).max(1)
+    }
+
+    /// Takes up to `want` indices that nobody has.
+    #[must_use]
+    pub(crate) fn claim(&self, want: u32) -> Option<Range<u32>> {
+        if self.hint.load(Ordering::Acquire) > 0
+            && let Some(range) = self.claim_returned(want)
+        {
+            return Some(range);
+        }
+        let want = u64::from(want);
+        if self.seal == Seal::AtOnce {
+            let end = u64::from(self.len());
+            // A look first: the word must not run away under workers that come in vain.
+            if self.cursor.load(Ordering::Relaxed) >= end {
+                return None;
+            }
+            let start = self.cursor.fetch_add(want, Ordering::AcqRel);
+            return (start < end).then(|| start as u32..(start + want).min(end) as u32);
+        }
+        let mut cursor = self.cursor.load(Ordering::Relaxed);
+        loop {
+            // Read again for each try: a cursor may have passed an `end` that was read before it.
+            let end = u64::from(self.len());
+            if cursor >= end {
+                return None;
+            }
+            let stop = (cursor + want).min(end);
+            match self.cursor.compare_exchange_weak(
+                cursor,
+                stop,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(cursor as u32..stop as u32),
+                Err(now) => cursor = now,
+            }
+        }
+    }
+
+    fn claim_returned(&self, want: u32) -> Option<Range<u32>> {
+        let mut returned = lock(&self.returned);
+        let mut range = returned.ranges.pop()?;
+        if range.len() as u32 > want {
+            returned.ranges.push(range.start + want..range.end);
+            range.end = range.start + want;
+        }
+        self.hint.fetch_sub(range.len() as u32, Ordering::AcqRel);
+        Some(range)
+    }
+
+    /// What was claimed and not run is free again, or cancelled if the set was closed meanwhile.
+    pub(crate) fn give_back(self: &Arc<Self>, range: Range<u32>) {
+        if range.is_empty() {
+            return;
+        }
+        {
+            let mut returned = lock(&self.returned);
+            if !returned.closed {
+                self.hint.fetch_add(range.len() as u32, Ordering::AcqRel);
+                self.event(Kind::GivenBack, range.start, range.end, 0, Event::NO_WORKER);
+                returned.ranges.push(range);
+                return;
+            }
+        }
+        self.settle(Settlement::cancelled(range));
+    }
+
+    /// A chunk begins. False: it must not, the set is closed. Pairs with `end_chunk`.
+    #[must_use]
+    pub(crate) fn begin_chunk(&self) -> bool {
+        // One word with STOP: either the closer sees this chunk running, or the chunk sees STOP.
+        self.running.fetch_add(1, Ordering::AcqRel) & STOP == 0
+    }
+
+    pub(crate) fn end_chunk(&self) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The outcomes of a claimed range go to the gate, through the journal if there is one. Only the claim's owner may call it.
+    pub(crate) fn settle(self: &Arc<Self>, settlement: Settlement) {
+        match self.executor.sink() {
+            Some(sink) => sink.settled(self, settlement),
+            None => self.arrive(settlement),
+        }
+    }
+
+    /// The gate is told: once for each settlement, by [`Sink`] or directly.
+    pub fn arrive(self: &Arc<Self>, settlement: Settlement) {
+        let (start, stop) = (settlement.start, settlement.stop);
+        if start >= stop {
+            return;
+        }
+        let mut clean = start;
+        for &(index, state) in &settlement.except {
+            self.states.fill(clean, index, settlement.state);
+            self.states.fill(index, index + 1, state);
+            clean = index + 1;
+        }
+        self.states.fill(clean, stop, settlement.state);
+
+        let completed = settlement.count(InstanceState::Completed);
+        let lost = stop - start - completed;
+        let mut failed = 0;
+        if lost > 0 {
+            let cancelled = settlement.count(InstanceState::Cancelled);
+            let timed_out = settlement.count(InstanceState::TimedOut);
+            failed = lost - cancelled - timed_out;
+            if cancelled > 0 {
+                self.cancelled.fetch_add(cancelled, Ordering::AcqRel);
+            }
+            if failed + timed_out > 0 {
+                let step = u64::from(timed_out) << 32 | u64::from(failed);
+                self.failures.fetch_add(step, Ordering::AcqRel);
+            }
+            failed += timed_out;
+        }
+        if let Some(words) = &self.ratio
+            && completed + failed > 0
+        {
+            let step = u64::from(completed) << 32 | u64::from(failed);
+            let ended = words.ended.fetch_add(step, Ordering::AcqRel) + step;
+            if self
+                .policy
+                .on_failure
+                .is_share_exceeded((ended >> 32) as u32, ended as u32)
+            {
+                words.exceeded.store(true, Ordering::Release);
+            }
+        }
+        if let (Some(words), Join::Weighted(weights)) = (&self.weight, &self.policy.join) {
+            let total = weights.of(start, stop);
+            let named: u64 = settlement
+                .except
+                .iter()
+                .map(|&(index, _)| weights.of(index, index + 1))
+                .sum();
+            let completed = match settlement.state {
+                InstanceState::Completed => total - named,
+                _ => settlement
+                    .except
+                    .iter()
+                    .filter(|(_, state)| *state == InstanceState::Completed)
+                    .map(|&(index, _)| weights.of(index, index + 1))
+                    .sum(),
+            };
+            words.gained.fetch_add(completed, Ordering::AcqRel);
+            words
+                .spare
+                .fetch_sub((total - completed) as i64, Ordering::AcqRel);
+        }
+        self.verdict.update(|log| log.push(start..stop));
+        let kind = if settlement.except.is_empty() {
+            kind_of(settlement.state)
+        } else if stop - start == 1 {
+            kind_of(settlement.except[0].1)
+        } else {
+            Kind::Mixed
+        };
+        self.event(kind, start, stop, settlement.took, settlement.worker);
+        let now = self.tally.settle(completed, lost);
+        self.stepped(now);
+    }
+
+    /// After each step of the tally: is it decided, drained, finished?
+    fn stepped(self: &Arc<Self>, now: Snapshot) {
+        self.judge(now);
+        if now.outstanding() == 0 {
+            self.emptied(now);
+        }
+    }
+
+    fn judge(self: &Arc<Self>, now: Snapshot) {
+        if self.verdict.is_chosen() {
+            return;
+        }
+        let failures = self.failures.load(Ordering::Acquire);
+        let failed = failures as u32 + (failures >> 32) as u32;
+        let exceeded = self
+            .ratio
+            .as_ref()
+            .is_some_and(|words| words.exceeded.load(Ordering::Acquire));
+        let verdict = match (&self.weight, &self.policy.join) {
+            (Some(words), Join::Weighted(weights))
+                if words.gained.load(Ordering::Acquire) >= weights.at_least =>
+            {
+                Some(Decision::Fired)
+            }
+            (Some(words), _) if words.spare.load(Ordering::Acquire) < 0 => Some(Decision::Failed),
+            _ => self.policy.judge(now, failed, exceeded, self.len()),
+        };
+        if let Some(decision) = verdict {
+            self.decide(decision);
+        }
+    }
+
+    /// Decides the gate. True for exactly one caller.
+    pub(crate) fn decide(self: &Arc<Self>, decision: Decision) -> bool {
+        if !self.verdict.choose(decision) {
+            return false;
+        }
+        match self.executor.sink() {
+            Some(sink) => sink.decided(self, decision),
+            None => self.publish(decision),
+        }
+        true
+    }
+
+    /// The chosen decision takes effect: the rest is dealt with, then it is seen, then what follows it is called.
+    pub fn publish(self: &Arc<Self>, decision: Decision) {
+        let kind = match decision {
+            Decision::Fired => Kind::GateFired,
+            Decision::Failed => Kind::GateFailed,
+            Decision::Cancelled => Kind::GateCancelled,
+            Decision::TimedOut => Kind::GateTimedOut,
+        };
+        self.event(kind, 0, self.len(), 0, Event::NO_WORKER);
+        if self.policy.rest == Rest::Cancel {
+            self.close();
+        } else {
+            self.take_token();
+        }
+        self.verdict.publish();
+        for continuation in self.verdict.ring_decided() {
+            self.executor.call(Box::new(move || continuation(decision)));
+        }
+    }
+
+    /// Makes the count final. Twice is once.
+    pub fn seal(self: &Arc<Self>) {
+        self.take_token();
+    }
+
+    /// Closes `end` and takes the creation token; the lock is free again before anything is judged.
+    fn take_token(self: &Arc<Self>) {
+        if !self.is_open() {
+            return;
+        }
+        let taken = {
+            let _adding = lock(&self.adding);
+            self.take_token_locked()
+        };
+        if let Some(now) = taken {
+            self.stepped(now);
+        }
+    }
+
+    fn take_token_locked(&self) -> Option<Snapshot> {
+        let end = self.end.fetch_or(CLOSED, Ordering::AcqRel);
+        if end & CLOSED != 0 {
+            return None;
+        }
+        let count = end as u32;
+        if let (Some(words), Join::Weighted(weights)) = (&self.weight, &self.policy.join) {
+            let total = weights.of(0, count) as i64;
+            words.spare.fetch_add(total - BIAS, Ordering::AcqRel);
+        }
+        self.event(Kind::Sealed, 0, count, 0, Event::NO_WORKER);
+        Some(self.tally.seal())
+    }
+
+    /// More instances, before the seal. `place` puts their items where the bodies will look, from the index it is given.
+    ///
+    /// # Errors
+    /// [`Error::Sealed`] after the seal, [`Error::Limit`] past a limit, [`Error::Join`] past the weights; then nothing was created.
+    pub(crate) fn add(&self, count: u64, place: impl FnOnce(u32)) -> Result<Range<u32>> {
+        let adding = lock(&self.adding);
+        let end = self.end.load(Ordering::Acquire);
+        if end & CLOSED != 0 {
+            return Err(Error::Sealed);
+        }
+        let stop = Limits {
+            max_instances: self.limit,
+            ..Limits::default()
+        }
+        .check_set(end.saturating_add(count))?;
+        if let Join::Weighted(weights) = &self.policy.join
+            && stop > weights.len()
+        {
+            return Err(Error::Join(format!(
+                "weighted() has {} weights, and this would be instance {stop}; give one for each",
+                weights.len()
+            )));
+        }
+        if let Some(case) = &self.case {
+            case.reserve(count)?;
+        }
+        let start = end as u32;
+        self.states.reserve(stop);
+        place(start);
+        self.tally.add(stop - start);
+        self.end.store(u64::from(stop), Ordering::Release);
+        drop(adding);
+        self.event(Kind::Added, start, stop, 0, Event::NO_WORKER);
+        Ok(start..stop)
+    }
+
+    /// None is outstanding: wakes who drains; an idle set seals itself; a sealed one is finished, once.
+    fn emptied(self: &Arc<Self>, now: Snapshot) {
+        if now.is_finished() {
+            let at = self.executor.clock().ticks();
+            if self.finished_at.set(at).is_ok() {
+                let life = at.saturating_sub(self.called);
+                self.executor.ticks().record(Phase::Life, self.len(), life);
+            }
+        } else if self.seal == Seal::WhenIdle {
+            let taken = {
+                let _adding = lock(&self.adding);
+                // Adding holds this lock: what is idle here stays idle until the token is gone.
+                (self.tally.read().outstanding() == 0)
+                    .then(|| self.take_token_locked())
+                    .flatten()
+            };
+            if let Some(now) = taken {
+                self.stepped(now);
+            }
+        }
+        self.verdict.ring();
+    }
+
+    /// A set that is born empty has no settling to be judged at.
+    pub(crate) fn born(self: &Arc<Self>) {
+        let now = self.tally.read();
+        if now.is_finished() {
+            self.stepped(now);
+        }
+    }
+
+    /// Closes the set to claims and additions and cancels all that nobody has. Any number of threads may do it at once.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.running.fetch_or(STOP, Ordering::AcqRel);
+        self.take_token();
+        let end = u64::from(self.len());
+        let mut taken = Vec::new();
+        // The swap and every claim are ordered by this one word: what it was is where the unclaimed begin.
+        // An open set's `end` is final here, so its cursor needs no value past it.
+        let past = if self.seal == Seal::AtOnce { PAST } else { end };
+        let cursor = self.cursor.swap(past, Ordering::AcqRel);
+        if cursor < end {
+            taken.push(cursor as u32..end as u32);
+        }
+        {
+            let mut returned = lock(&self.returned);
+            returned.closed = true;
+            taken.append(&mut returned.ranges);
+            self.hint.store(0, Ordering::Release);
+        }
+        for range in taken {
+            self.settle(Settlement::cancelled(range));
+        }
+    }
+
+    /// Ends the set from outside: the gate is `cancelled`, what has not begun is cancelled, nothing can be added. Idempotent.
+    pub fn cancel(self: &Arc<Self>) {
+        self.end_as(Decision::Cancelled);
+    }
+
+    /// Ends the set from outside as a success: the gate fires now, what has not begun is cancelled. Idempotent.
+    pub fn complete(self: &Arc<Self>) {
+        self.end_as(Decision::Fired);
+    }
+
+    /// Fails the gate from outside: what feeds the set raised.
+    pub fn fail(self: &Arc<Self>) {
+        self.end_as(Decision::Failed);
+    }
+
+    fn end_as(self: &Arc<Self>, decision: Decision) {
+        // Decide first: closing settles, and a settling would decide otherwise. Then close, won or lost: nothing begins after this returned.
+        self.decide(decision);
+        self.close();
+        self.verdict.wait(None, |_| self.verdict.get());
+    }
+
+    /// Blocks until the gate is decided, at most until `deadline`.
+    pub fn wait_decided(&self, deadline: Option<Instant>) -> Option<Decision> {
+        self.verdict
+            .get()
+            .or_else(|| self.verdict.wait(deadline, |_| self.verdict.get()))
+    }
+
+    /// Blocks until none is pending or running, at most until `deadline`.
+    pub fn wait_drained(&self, deadline: Option<Instant>) -> bool {
+        self.is_drained()
+            || self
+                .verdict
+                .wait(deadline, |_| self.is_drained().then_some(()))
+                .is_some()
+    }
+
+    /// The next up to `most` indices in the order of settling, from `place` on, which moves past them. Blocks until there are some;
+    /// an empty range says that nothing will come any more, `None` that the deadline passed.
+    pub fn wait_settled(&self, place: &mut Place, most: u32, deadline: Option<Instant>) -> Option<Range<u32>> {
+        self.verdict.wait(deadline, |log| {
+            log.next(place, most)
+                .or_else(|| self.is_finished().then_some(0..0))
+        })
+    }
+
+    /// Has `f` called with the decision, on a worker; at once if it is there already.
+    pub fn on_decided(&self, f: Continuation) {
+        if let Some((f, decision)) = self.verdict.then(f) {
+            self.executor.call(Box::new(move || f(decision)));
+        }
+    }
+
+    /// Wakes those who wait, so that they look at something of their own.
+    pub fn nudge(&self) {
+        self.verdict.ring();
+    }
+
+    /// The first number of completions that fires the gate, as far as it is known.
+    #[must_use]
+    pub fn target(&self) -> Option<u32> {
+        match &self.policy.join {
+            Join::AtLeast { need: Need::Count(n), .. } => Some(*n),
+            Join::AtLeast { need, .. } => (!self.is_open()).then(|| need.of(self.len())),
+            Join::AllOf => (!self.is_open()).then(|| self.len()),
+            Join::Weighted(_) | Join::Detached => None,
+        }
+    }
+
+    pub(crate) fn event(&self, kind: Kind, start: u32, stop: u32, took: u64, worker: u32) {
+        self.executor.record(Event {
+            seq: 0,
+            at: self.executor.clock().ticks(),
+            took,
+            set: self.id,
+            start,
+            stop,
+            kind,
+            worker,
+        });
+    }
+}
+
+fn kind_of(state: InstanceState) -> Kind {
+    match state {
+        InstanceState::Completed => Kind::Completed,
+        InstanceState::Failed => Kind::Failed,
+        InstanceState::TimedOut => Kind::TimedOut,
+        InstanceState::Cancelled | InstanceState::Pending | InstanceState::Running => Kind::Cancelled,
+    }
+}
+
+/// How far a reader of the log has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    entry: usize,
+    offset: u32,
+}
+
+impl Log {
+    /// Ranges that follow each other are one entry, so one worker's run over a whole set is one.
+    fn push(&mut self, range: Range<u32>) {
+        match self.0.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.0.push(range),
+        }
+    }
+
+    fn next(&self, place: &mut Place, most: u32) -> Option<Range<u32>> {
+        loop {
+            let entry = self.0.get(place.entry)?;
+            let start = entry.start + place.offset;
+            if start < entry.end {
+                let stop = entry.end.min(start.saturating_add(most));
+                place.offset += stop - start;
+                return Some(start..stop);
+            }
+            if place.entry + 1 == self.0.len() {
+                return None;
+            }
+            *place = Place {
+                entry: place.entry + 1,
+                offset: 0,
+            };
+        }
+    }
+}

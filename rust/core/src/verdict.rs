@@ -1,0 +1,180 @@
+//! What is decided once: the decision word of a set or gate, those who wait for it, and what follows it.
+//!
+//! One word carries the decision and the bit of the waiters, so that a decider and a waiter cannot miss each other.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    state::Decision,
+    sync::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, lock},
+};
+
+const DECISION: u32 = 0b0111;
+/// The decision is chosen and on its way to the journal: nobody else can choose, nobody may act on it yet.
+const CHOSEN: u32 = 0b1000;
+/// Somebody may be asleep, or wants to be called: take the lock and notify.
+const WAITERS: u32 = 0b1_0000;
+
+/// Called once, with the decision.
+pub type Continuation = Box<dyn FnOnce(Decision) + Send>;
+
+/// The word, the bell for those who wait, and `T`: what changes under the bell's lock.
+pub(crate) struct Verdict<T> {
+    word: AtomicU32,
+    bell: Mutex<Bell<T>>,
+    rung: Condvar,
+}
+
+struct Bell<T> {
+    continuations: Vec<Continuation>,
+    inner: T,
+}
+
+impl<T> Verdict<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            bell: Mutex::new(Bell {
+                continuations: Vec::new(),
+                inner,
+            }),
+            rung: Condvar::new(),
+        }
+    }
+
+    /// The published decision. Acquire pairs with `decide` and `publish`: who sees it sees all that led to it.
+    pub(crate) fn get(&self) -> Option<Decision> {
+        let word = self.word.load(Ordering::Acquire);
+        (word & CHOSEN == 0)
+            .then(|| Decision::from_bits(word & DECISION))
+            .flatten()
+    }
+
+    /// Whether a decision was chosen, seen or not: there is nothing left to judge.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & DECISION != 0
+    }
+
+    /// Chooses and publishes at once. True for exactly one caller, ever.
+    #[must_use]
+    pub(crate) fn decide(&self, decision: Decision) -> bool {
+        self.swap_in(decision as u32)
+    }
+
+    /// Chooses; `publish` follows when the choice is durable. True for exactly one caller, ever.
+    #[must_use]
+    pub(crate) fn choose(&self, decision: Decision) -> bool {
+        self.swap_in(decision as u32 | CHOSEN)
+    }
+
+    fn swap_in(&self, bits: u32) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & DECISION == 0 {
+            // AcqRel: releases what the decider saw to those who read the word, acquires the waiters' bit.
+            match self.word.compare_exchange_weak(
+                word,
+                word | bits,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// A chosen decision becomes visible.
+    pub(crate) fn publish(&self) {
+        self.word.fetch_and(!CHOSEN, Ordering::AcqRel);
+    }
+
+    /// Wakes whoever waits. Called after the step they wait for; a read-modify-write, so that a waiter that
+    /// comes later sees that step.
+    pub(crate) fn ring(&self) {
+        if self.word.fetch_or(0, Ordering::AcqRel) & WAITERS != 0 {
+            drop(lock(&self.bell));
+            self.rung.notify_all();
+        }
+    }
+
+    /// Wakes whoever waits, and gives back what is to be called. After `decide` or `publish`.
+    #[must_use]
+    pub(crate) fn ring_decided(&self) -> Vec<Continuation> {
+        if self.word.fetch_or(0, Ordering::AcqRel) & WAITERS == 0 {
+            return Vec::new();
+        }
+        let continuations = std::mem::take(&mut lock(&self.bell).continuations);
+        self.rung.notify_all();
+        continuations
+    }
+
+    /// Has `f` called with the decision; gives it back with the decision if that is there already.
+    pub(crate) fn then(&self, f: Continuation) -> Option<(Continuation, Decision)> {
+        let mut bell = lock(&self.bell);
+        self.word.fetch_or(WAITERS, Ordering::AcqRel);
+        match self.get() {
+            Some(decision) => Some((f, decision)),
+            None => {
+                bell.continuations.push(f);
+                None
+            }
+        }
+    }
+
+    /// Changes what the lock guards and wakes those who look at it, if there are any.
+    pub(crate) fn update<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut bell = lock(&self.bell);
+        let result = f(&mut bell.inner);
+        // Under the lock: a waiter that set its bit before is asleep or will see the change.
+        if self.word.load(Ordering::Relaxed) & WAITERS != 0 {
+            self.rung.notify_all();
+        }
+        result
+    }
+
+    /// Blocks until `ready` answers, at most until `deadline`. `ready` is asked under the lock.
+    pub(crate) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let mut bell = lock(&self.bell);
+        loop {
+            // Before looking: whoever changes something after this sees the bit and rings.
+            self.word.fetch_or(WAITERS, Ordering::AcqRel);
+            if let Some(result) = ready(&mut bell.inner) {
+                return Some(result);
+            }
+            let left = match deadline {
+                None => None,
+                Some(deadline) => Some(
+                    deadline
+                        .checked_duration_since(Instant::now())
+                        .filter(|left| !left.is_zero())?,
+                ),
+            };
+            bell = self.sleep(bell, left);
+        }
+    }
+
+    fn sleep<'a>(
+        &self,
+        bell: MutexGuard<'a, Bell<T>>,
+        left: Option<Duration>,
+    ) -> MutexGuard<'a, Bell<T>> {
+        match left {
+            #[cfg(not(any(loom, shuttle)))]
+            Some(left) => {
+                self.rung
+                    .wait_timeout(bell, left)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .0
+            }
+            _ => self
+                .rung
+                .wait(bell)
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        }
+    }
+}
