@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     cost::{Cost, Pace},
     event::Event,
-    executor::Slot,
+    executor::{Slot, Task},
     set::{Set, Settlement},
     state::{InstanceState, Outcome},
 };
@@ -20,12 +20,32 @@ pub trait Body: Send + Sync {
         let _ = (index, message);
     }
 
+    /// Calls `drive`, which runs many chunks, with what all of them need in place: an interpreter, a transaction.
+    fn attend(&self, drive: &mut dyn FnMut()) {
+        drive();
+    }
+
     /// For those who keep bodies of many kinds and know theirs.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
+impl<F, R> Body for F
+where
+    F: Fn(u32) -> R + Send + Sync + 'static,
+    R: Into<Outcome>,
+{
+    fn run(&self, chunk: &mut Chunk<'_>) {
+        chunk.each(|index| self(index).into());
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
 /// A claimed range. What it holds is settled when it goes.
 pub struct Chunk<'a> {
+    task: &'a Arc<Task>,
     set: &'a Arc<Set>,
     cost: &'a Cost,
     pace: &'a Pace,
@@ -45,21 +65,22 @@ pub struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     pub(crate) fn new(
-        set: &'a Arc<Set>,
-        cost: &'a Cost,
+        task: &'a Arc<Task>,
         slot: Option<&'a Slot>,
         range: std::ops::Range<u32>,
     ) -> Self {
-        let now = set.executor().clock().ticks();
+        let (set, cost) = (&task.set, &*task.cost);
+        let now = set.executor().stopwatch().ticks();
         if let Some(slot) = slot {
             slot.enter(set.id(), range.start);
         }
         Self {
+            task,
             set,
             cost,
             pace: set.executor().pace(),
             slot,
-            worker: slot.map_or(Event::NO_WORKER, Slot::index),
+            worker: slot.map_or(Event::NO_WORKER, Slot::worker),
             start: range.start,
             at: range.start,
             stop: range.end,
@@ -134,7 +155,9 @@ impl<'a> Chunk<'a> {
             let stop = self.stop.min(start.saturating_add(most));
             match f(start, stop) {
                 Outcome::Completed => {}
-                outcome => (start..stop).for_each(|index| self.except.push((index, outcome.state()))),
+                outcome => {
+                    (start..stop).for_each(|index| self.except.push((index, outcome.state())))
+                }
             }
             self.at = stop;
             self.look();
@@ -145,7 +168,14 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// What became of the instance that runs, for bodies that settle one by one and not through [`Chunk::each`].
+    /// The body returned without running what is left: that is its failure.
+    pub(crate) fn fail_rest(&mut self) {
+        let (start, stop) = (self.at, self.stop);
+        (start..stop).for_each(|index| self.except.push((index, InstanceState::Failed)));
+        self.at = stop;
+    }
+
+    /// The instance that runs panicked.
     pub(crate) fn panicked(&mut self) -> u32 {
         let index = self.at;
         self.lose(index, Outcome::Failed);
@@ -163,11 +193,14 @@ impl<'a> Chunk<'a> {
         if self.is_over() {
             return None;
         }
-        Some(self.stop.min(self.at.saturating_add(self.cost.block(self.pace))))
+        Some(
+            self.stop
+                .min(self.at.saturating_add(self.cost.block(self.pace))),
+        )
     }
 
     fn look(&mut self) {
-        let now = self.set.executor().clock().ticks();
+        let now = self.set.executor().stopwatch().ticks();
         self.longest = self.longest.max(now.saturating_sub(self.looked));
         self.looked = now;
     }
@@ -183,7 +216,7 @@ impl<'a> Chunk<'a> {
             let rest = self.at..self.stop;
             self.stop = self.at;
             self.set.give_back(rest);
-            self.set.executor().clone().offer(self.set);
+            self.set.executor().submit(self.task);
         }
     }
 
@@ -205,7 +238,7 @@ impl<'a> Chunk<'a> {
         }
         self.start = stop;
         self.ran += stop - start;
-        let now = self.set.executor().clock().ticks();
+        let now = self.set.executor().stopwatch().ticks();
         self.set.settle(Settlement {
             start,
             stop,

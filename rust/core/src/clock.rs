@@ -207,7 +207,10 @@ mod tests {
         let clock = Clock::default();
         let (ticks, start) = (clock.ticks(), Instant::now());
         while start.elapsed() < Duration::from_millis(5) {}
-        let (measured, real) = (clock.nanoseconds(clock.ticks() - ticks), start.elapsed().as_nanos());
+        let (measured, real) = (
+            clock.nanoseconds(clock.ticks() - ticks),
+            start.elapsed().as_nanos(),
+        );
         assert!(measured as f64 > 0.8 * 5e6 && (measured as f64) < 1.5 * real as f64);
     }
 }

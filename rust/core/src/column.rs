@@ -3,8 +3,8 @@
 
 use std::sync::OnceLock;
 
-use crate::sync::{AtomicU64, Ordering};
 use crate::state::InstanceState;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The first segment's length; segment `k` holds `FIRST << k`.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -50,6 +50,18 @@ impl<T: Default> Column<T> {
         {
             for (k, segment) in segments.iter().enumerate().take(place(count - 1).0 + 1) {
                 segment.get_or_init(|| (0..FIRST << k).map(|_| T::default()).collect());
+            }
+        }
+    }
+
+    /// The element of an index, if it exists.
+    #[must_use]
+    pub fn find(&self, index: usize) -> Option<&T> {
+        match &self.kind {
+            Kind::Flat(flat) => flat.get(index),
+            Kind::Growing(segments) => {
+                let (segment, offset) = place(index);
+                segments.get(segment)?.get().map(|flat| &flat[offset])
             }
         }
     }

@@ -1,18 +1,18 @@
 //! How long a body takes, remembered across sets, and the chunk sizes that follow from it.
 
-use std::time::Duration;
-
-use crate::{
-    clock::Clock,
-    sync::{AtomicU64, Ordering},
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
+
+use crate::clock::Clock;
 
 /// Ticks are kept in sixteenths, so that a body of a few ticks has a size.
 const SIXTEENTHS: u64 = 16;
 
 /// The times that chunks are cut by, in ticks of one clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// A chunk this short is not worth splitting: what claiming and settling cost is lost in it.
     floor: u64,
     /// A chunk is never meant to take longer than this.
@@ -94,7 +94,8 @@ impl Cost {
         if longest > peak {
             self.peak.store(longest, Ordering::Relaxed);
         } else if peak > 0 {
-            self.peak.store(peak - (peak - longest).div_ceil(16), Ordering::Relaxed);
+            self.peak
+                .store(peak - (peak - longest).div_ceil(16), Ordering::Relaxed);
         }
     }
 
@@ -103,7 +104,11 @@ impl Cost {
         match self.each.load(Ordering::Relaxed) {
             0 => 1,
             each => {
-                let fits = |ticks: u64| u32::try_from(ticks * SIXTEENTHS / each).unwrap_or(u32::MAX).max(1);
+                let fits = |ticks: u64| {
+                    u32::try_from(ticks * SIXTEENTHS / each)
+                        .unwrap_or(u32::MAX)
+                        .max(1)
+                };
                 (left / (4 * workers)).clamp(fits(pace.floor), fits(pace.ceiling))
             }
         }
@@ -156,7 +161,11 @@ mod tests {
     #[test]
     fn chunks_shrink_as_the_set_runs_out() {
         assert_eq!(of(1_000).chunk(80, 2, &pace()), 10);
-        assert_eq!(of(1_000).chunk(8, 2, &pace()), 6, "not below what is worth a claim");
+        assert_eq!(
+            of(1_000).chunk(8, 2, &pace()),
+            6,
+            "not below what is worth a claim"
+        );
         assert_eq!(of(10_000).chunk(8, 2, &pace()), 1);
     }
 

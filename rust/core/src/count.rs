@@ -43,6 +43,19 @@ impl Limits {
             }),
         }
     }
+
+    /// Refuses more than `max_case_instances` for the anonymous case of one set.
+    pub(crate) fn check_case(&self, asked: u64) -> Result<()> {
+        if asked <= self.max_case_instances {
+            return Ok(());
+        }
+        Err(Error::Limit {
+            asked,
+            limit: self.max_case_instances,
+            what: "case",
+            setting: "max_case_instances",
+        })
+    }
 }
 
 impl Count {

@@ -25,17 +25,26 @@ pub enum Error {
         setting: &'static str,
     },
     /// The set takes no more instances.
-    #[error("the set is sealed: it takes no more instances; spawn it with seal=\"manual\" and add before seal(), cancel() or the gate's decision")]
+    #[error(
+        "the set is sealed: it takes no more instances; spawn it with seal=\"manual\" and add before seal(), cancel() or the gate's decision"
+    )]
     Sealed,
     /// The engine takes no more work.
     #[error("the engine is closed; make a new one, or leave its `with` block later")]
     EngineClosed,
     /// The engine belongs to the parent process.
-    #[error("this engine was made before os.fork() and its workers live in the parent; make a new Engine in the child")]
+    #[error(
+        "this engine was made before os.fork() and its workers live in the parent; make a new Engine in the child"
+    )]
     ForkedEngine,
     /// The case is over.
     #[error("case {0:?} is {1}: it takes no more sets; make a new case")]
     CaseOver(String, &'static str),
+    /// There is a case of that id.
+    #[error(
+        "case {0:?} exists already in this engine; take it from engine.cases, or use another id"
+    )]
+    CaseInUse(String),
     /// The threads could not be started.
     #[error("the worker threads could not be started: {0}")]
     Threads(String),

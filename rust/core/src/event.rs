@@ -220,7 +220,10 @@ mod tests {
         let ring = Ring::new(4);
         (0..10).for_each(|set| ring.push(event(set)));
         let (events, next) = ring.read(0);
-        assert_eq!(events.iter().map(|e| e.set).collect::<Vec<_>>(), [6, 7, 8, 9]);
+        assert_eq!(
+            events.iter().map(|e| e.set).collect::<Vec<_>>(),
+            [6, 7, 8, 9]
+        );
         assert_eq!(next, 10);
         assert!(ring.read(next).0.is_empty());
         assert_eq!(events[0].worker, Event::NO_WORKER);
@@ -236,7 +239,10 @@ mod tests {
             }
             for _ in 0..2_000 {
                 for e in ring.read(0).0 {
-                    assert_eq!((e.at, e.took, e.stop), (e.set * 3, e.set * 5, e.set as u32 + 1));
+                    assert_eq!(
+                        (e.at, e.took, e.stop),
+                        (e.set * 3, e.set * 5, e.set as u32 + 1)
+                    );
                 }
             }
         });

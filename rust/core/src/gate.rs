@@ -13,7 +13,7 @@ use crate::{
 pub struct Gate {
     target: u64,
     arrived: AtomicU64,
-    verdict: Verdict<()>,
+    verdict: Verdict,
     calls: Arc<dyn Calls>,
 }
 
@@ -37,7 +37,7 @@ impl Gate {
         Ok(Self {
             target,
             arrived: AtomicU64::new(0),
-            verdict: Verdict::new(()),
+            verdict: Verdict::new(),
             calls,
         })
     }
@@ -46,7 +46,9 @@ impl Gate {
     pub fn arrive(&self, n: u64) -> bool {
         // AcqRel: the one that opens it has seen what every earlier arrival brought.
         let before = self.arrived.fetch_add(n, Ordering::AcqRel);
-        before < self.target && before.saturating_add(n) >= self.target && self.decide(Decision::Fired)
+        before < self.target
+            && before.saturating_add(n) >= self.target
+            && self.decide(Decision::Fired)
     }
 
     /// Nobody will be let through any more. False if it was decided before.
@@ -86,7 +88,7 @@ impl Gate {
     pub fn wait(&self, deadline: Option<Instant>) -> Option<Decision> {
         self.verdict
             .get()
-            .or_else(|| self.verdict.wait(deadline, |()| self.verdict.get()))
+            .or_else(|| self.verdict.wait(deadline, || self.verdict.get()))
     }
 
     /// Has `f` called with the decision.

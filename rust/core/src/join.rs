@@ -1,10 +1,6 @@
 //! Joins and failure policies: pure rules over one snapshot of the tally. Nothing here is atomic.
 
-use crate::{
-    Error, Result,
-    state::Decision,
-    tally::Snapshot,
-};
+use crate::{Error, Result, state::Decision, tally::Snapshot};
 
 /// Shares are compared with this slack, so that 0.07 of 100 is 7 and not the 8 that binary fractions would make of it.
 const ROUNDING: f64 = 1e-9;
@@ -76,7 +72,8 @@ impl Weights {
         }
         if at_least == 0 {
             return Err(Error::Join(
-                "weighted(at_least=0) would fire before anything ran; at_least must be 1 or more".into(),
+                "weighted(at_least=0) would fire before anything ran; at_least must be 1 or more"
+                    .into(),
             ));
         }
         if at_least > BIAS as u64 {
@@ -217,7 +214,11 @@ impl Policy {
             Join::AtLeast {
                 need: Need::Count(0),
                 ..
-            } => return refuse("at_least(0) would fire before anything ran; n must be 1 or more".into()),
+            } => {
+                return refuse(
+                    "at_least(0) would fire before anything ran; n must be 1 or more".into(),
+                );
+            }
             Join::AtLeast {
                 need: Need::Fraction(f),
                 ..
@@ -281,7 +282,10 @@ impl Policy {
             return None;
         }
         match &self.join {
-            Join::AtLeast { need, or_all: false } => {
+            Join::AtLeast {
+                need,
+                or_all: false,
+            } => {
                 let possible = u64::from(now.completed()) + u64::from(now.outstanding());
                 (possible < u64::from(need.of(created))).then_some(Decision::Failed)
             }
@@ -295,5 +299,4 @@ impl Policy {
             }
         }
     }
-
 }

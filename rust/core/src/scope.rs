@@ -1,13 +1,15 @@
 //! Who owns sets: a case, its nested cases, and the shelf that finished sets stay on.
 
 use std::{
+    any::Any,
     collections::VecDeque,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use crate::{
     Error, Result,
     chunk::Body,
+    engine::Totals,
     executor::Task,
     set::Set,
     sync::{AtomicU64, Mutex, Ordering, lock},
@@ -39,9 +41,11 @@ impl CaseState {
 /// One running of a workflow, or the free-standing owner of sets.
 pub struct Case {
     id: Box<str>,
+    age: u64,
     limit: u64,
     created: AtomicU64,
     owned: Mutex<Owned>,
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 struct Owned {
@@ -51,9 +55,10 @@ struct Owned {
 }
 
 impl Case {
-    pub(crate) fn new(id: &str, limit: u64, retain: usize) -> Self {
+    pub(crate) fn new(id: &str, age: u64, limit: u64, retain: usize) -> Self {
         Self {
             id: id.into(),
+            age,
             limit,
             created: AtomicU64::new(0),
             owned: Mutex::new(Owned {
@@ -61,13 +66,23 @@ impl Case {
                 shelf: Shelf::new(retain),
                 nested: Vec::new(),
             }),
+            attached: OnceLock::new(),
         }
+    }
+
+    /// What a layer above keeps with the case, its variables for instance: made by `f` the first time.
+    pub fn attached<T: Any + Send + Sync>(&self, f: impl FnOnce() -> T) -> Option<&T> {
+        self.attached.get_or_init(|| Box::new(f())).downcast_ref()
     }
 
     /// Its name, unique in its engine.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(crate) fn age(&self) -> u64 {
+        self.age
     }
 
     /// Instances its sets ever created.
@@ -169,40 +184,66 @@ pub struct Entry {
 pub(crate) struct Shelf {
     retain: usize,
     recent: VecDeque<Entry>,
+    /// The instances of `recent`: many large sets are not kept as long as many small ones.
+    instances: u64,
     /// Older than `recent` and not finished when they left it.
     lingering: Vec<Entry>,
     sweep_at: usize,
+    evicted: Totals,
 }
 
 impl Shelf {
     const FEWEST_TO_SWEEP: usize = 64;
+    /// Instances whose states are kept after their sets have finished: a byte each.
+    const MOST_INSTANCES: u64 = 1 << 25;
 
     pub(crate) fn new(retain: usize) -> Self {
         Self {
             retain,
             recent: VecDeque::new(),
+            instances: 0,
             lingering: Vec::new(),
             sweep_at: Self::FEWEST_TO_SWEEP,
+            evicted: Totals::default(),
         }
+    }
+
+    /// What the sets did that are no longer kept.
+    pub(crate) fn evicted(&self) -> Totals {
+        self.evicted
     }
 
     /// Answers with what was evicted, to be dropped without the lock.
     #[must_use]
-    pub(crate) fn push(&mut self, entry: Entry) -> Option<Entry> {
+    pub(crate) fn push(&mut self, entry: Entry) -> Vec<Entry> {
+        self.instances += u64::from(entry.set.len());
         self.recent.push_back(entry);
-        if self.recent.len() <= self.retain {
-            return None;
+        let mut gone = Vec::new();
+        while self.recent.len() > self.retain
+            || (self.instances > Self::MOST_INSTANCES && self.recent.len() > 1)
+        {
+            let Some(oldest) = self.recent.pop_front() else {
+                break;
+            };
+            self.instances = self.instances.saturating_sub(u64::from(oldest.set.len()));
+            if oldest.set.is_finished() {
+                self.evicted.count(&oldest.set);
+                gone.push(oldest);
+            } else {
+                self.lingering.push(oldest);
+            }
         }
-        let oldest = self.recent.pop_front()?;
-        if oldest.set.is_finished() {
-            return Some(oldest);
-        }
-        self.lingering.push(oldest);
         if self.lingering.len() >= self.sweep_at {
-            self.lingering.retain(|entry| !entry.set.is_finished());
+            for entry in self
+                .lingering
+                .extract_if(.., |entry| entry.set.is_finished())
+            {
+                self.evicted.count(&entry.set);
+                gone.push(entry);
+            }
             self.sweep_at = (2 * self.lingering.len()).max(Self::FEWEST_TO_SWEEP);
         }
-        None
+        gone
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {

@@ -9,10 +9,11 @@ use std::{
 
 use crate::{
     Error, Result,
-    column::States,
+    column::{Column, States},
     count::Limits,
     event::{Event, Kind},
     executor::Executor,
+    gate::Calls,
     join::{BIAS, Join, Need, OnFailure, Policy, Rest},
     scope::Case,
     state::{Counts, Decision, InstanceState},
@@ -62,17 +63,30 @@ pub struct Spec {
     pub called: u64,
 }
 
+impl Spec {
+    /// So many instances, all of which have to complete.
+    #[must_use]
+    pub fn of(count: u64) -> Self {
+        Self {
+            count,
+            ..Self::default()
+        }
+    }
+}
+
 /// Keeps what is written by different threads on different cache lines. Not an alignment: that would cost a slow allocation for each set.
 #[derive(Default)]
-struct Line([u64; 8]);
+struct Line(#[expect(dead_code, reason = "it is there for its size")] [u64; 8]);
 
 /// The instances of one multiple-instance task.
+// In this order in memory, for the lines between the words.
+#[repr(C)]
 pub struct Set {
     id: u64,
     called: u64,
     policy: Policy,
     seal: Seal,
-    limit: u32,
+    limits: Limits,
     pub(crate) chunk: Option<u32>,
     pattern: u8,
     name: Option<Box<str>>,
@@ -96,7 +110,8 @@ pub struct Set {
     /// Failed in the low half, timed out in the high: one word, for both count as failures.
     failures: AtomicU64,
     cancelled: AtomicU32,
-    verdict: Verdict<Log>,
+    verdict: Verdict,
+    log: Log,
 }
 
 #[derive(Default)]
@@ -120,9 +135,14 @@ struct Ratio {
     exceeded: AtomicBool,
 }
 
-/// Settled ranges in the order of settling.
-#[derive(Default)]
-struct Log(Vec<Range<u32>>);
+/// Settled ranges in the order of settling: a settler takes the next place and writes its range there.
+/// A range has `start` in the high half and `stop` in the low; 0 is not written yet.
+struct Log {
+    taken: AtomicU64,
+    /// The first places: a small set needs no allocation.
+    first: [AtomicU64; Self::FIRST],
+    more: OnceLock<Column<AtomicU64>>,
+}
 
 /// What became of a claimed range: the unit in which outcomes reach the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,16 +193,26 @@ pub trait Sink: Send + Sync {
 
 impl Set {
     /// Checks everything, then makes the set; on an error nothing was created.
-    pub(crate) fn new(id: u64, spec: Spec, limits: &Limits, executor: Arc<Executor>) -> Result<Self> {
+    pub(crate) fn new(
+        id: u64,
+        spec: Spec,
+        limits: &Limits,
+        executor: Arc<Executor>,
+    ) -> Result<Self> {
         let open = spec.seal != Seal::AtOnce;
         let count = limits.check_set(spec.count)?;
         spec.policy.check(count, open)?;
-        if let Some(case) = &spec.case {
-            case.reserve(u64::from(count))?;
+        match &spec.case {
+            Some(case) => case.reserve(u64::from(count))?,
+            None => limits.check_case(u64::from(count))?,
         }
         let weight = match &spec.policy.join {
             Join::Weighted(weights) => {
-                let total = if open { BIAS } else { weights.of(0, count) as i64 };
+                let total = if open {
+                    BIAS
+                } else {
+                    weights.of(0, count) as i64
+                };
                 Some(Box::new(Weight {
                     gained: AtomicU64::new(0),
                     spare: AtomicI64::new(total - weights.at_least as i64),
@@ -209,10 +239,7 @@ impl Set {
             called: spec.called,
             policy: spec.policy,
             seal: spec.seal,
-            limit: limits
-                .max_instances
-                .min(crate::tally::MAX_INSTANCES)
-                .min(u32::try_from(limits.max_case_instances).unwrap_or(u32::MAX)),
+            limits: *limits,
             chunk: spec.chunk,
             pattern: spec.pattern,
             name: spec.name,
@@ -235,7 +262,8 @@ impl Set {
             tally: Tally::new(count, open),
             failures: AtomicU64::new(0),
             cancelled: AtomicU32::new(0),
-            verdict: Verdict::new(Log::default()),
+            verdict: Verdict::new(),
+            log: Log::new(),
         })
     }
 
@@ -546,7 +574,7 @@ impl Set {
                 .spare
                 .fetch_sub((total - completed) as i64, Ordering::AcqRel);
         }
-        self.verdict.update(|log| log.push(start..stop));
+        self.log.push(start..stop);
         let kind = if settlement.except.is_empty() {
             kind_of(settlement.state)
         } else if stop - start == 1 {
@@ -556,6 +584,7 @@ impl Set {
         };
         self.event(kind, start, stop, settlement.took, settlement.worker);
         let now = self.tally.settle(completed, lost);
+        self.verdict.ring_settled();
         self.stepped(now);
     }
 
@@ -666,11 +695,7 @@ impl Set {
         if end & CLOSED != 0 {
             return Err(Error::Sealed);
         }
-        let stop = Limits {
-            max_instances: self.limit,
-            ..Limits::default()
-        }
-        .check_set(end.saturating_add(count))?;
+        let stop = self.limits.check_set(end.saturating_add(count))?;
         if let Join::Weighted(weights) = &self.policy.join
             && stop > weights.len()
         {
@@ -679,8 +704,9 @@ impl Set {
                 weights.len()
             )));
         }
-        if let Some(case) = &self.case {
-            case.reserve(count)?;
+        match &self.case {
+            Some(case) => case.reserve(count)?,
+            None => self.limits.check_case(u64::from(stop))?,
         }
         let start = end as u32;
         self.states.reserve(stop);
@@ -712,7 +738,7 @@ impl Set {
                 self.stepped(now);
             }
         }
-        self.verdict.ring();
+        self.verdict.ring_all();
     }
 
     /// A set that is born empty has no settling to be judged at.
@@ -766,14 +792,14 @@ impl Set {
         // Decide first: closing settles, and a settling would decide otherwise. Then close, won or lost: nothing begins after this returned.
         self.decide(decision);
         self.close();
-        self.verdict.wait(None, |_| self.verdict.get());
+        self.verdict.wait(None, || self.verdict.get());
     }
 
     /// Blocks until the gate is decided, at most until `deadline`.
     pub fn wait_decided(&self, deadline: Option<Instant>) -> Option<Decision> {
         self.verdict
             .get()
-            .or_else(|| self.verdict.wait(deadline, |_| self.verdict.get()))
+            .or_else(|| self.verdict.wait(deadline, || self.verdict.get()))
     }
 
     /// Blocks until none is pending or running, at most until `deadline`.
@@ -781,16 +807,24 @@ impl Set {
         self.is_drained()
             || self
                 .verdict
-                .wait(deadline, |_| self.is_drained().then_some(()))
+                .wait(deadline, || self.is_drained().then_some(()))
                 .is_some()
     }
 
     /// The next up to `most` indices in the order of settling, from `place` on, which moves past them. Blocks until there are some;
     /// an empty range says that nothing will come any more, `None` that the deadline passed.
-    pub fn wait_settled(&self, place: &mut Place, most: u32, deadline: Option<Instant>) -> Option<Range<u32>> {
-        self.verdict.wait(deadline, |log| {
-            log.next(place, most)
-                .or_else(|| self.is_finished().then_some(0..0))
+    pub fn wait_settled(
+        &self,
+        place: &mut Place,
+        most: u32,
+        deadline: Option<Instant>,
+    ) -> Option<Range<u32>> {
+        self.verdict.watch(deadline, || {
+            // Looked at first: what settles between the two looks is found by the second.
+            let finished = self.is_finished();
+            self.log
+                .next(place, most)
+                .or_else(|| finished.then_some(0..0))
         })
     }
 
@@ -803,14 +837,17 @@ impl Set {
 
     /// Wakes those who wait, so that they look at something of their own.
     pub fn nudge(&self) {
-        self.verdict.ring();
+        self.verdict.ring_all();
     }
 
     /// The first number of completions that fires the gate, as far as it is known.
     #[must_use]
     pub fn target(&self) -> Option<u32> {
         match &self.policy.join {
-            Join::AtLeast { need: Need::Count(n), .. } => Some(*n),
+            Join::AtLeast {
+                need: Need::Count(n),
+                ..
+            } => Some(*n),
             Join::AtLeast { need, .. } => (!self.is_open()).then(|| need.of(self.len())),
             Join::AllOf => (!self.is_open()).then(|| self.len()),
             Join::Weighted(_) | Join::Detached => None,
@@ -836,7 +873,9 @@ fn kind_of(state: InstanceState) -> Kind {
         InstanceState::Completed => Kind::Completed,
         InstanceState::Failed => Kind::Failed,
         InstanceState::TimedOut => Kind::TimedOut,
-        InstanceState::Cancelled | InstanceState::Pending | InstanceState::Running => Kind::Cancelled,
+        InstanceState::Cancelled | InstanceState::Pending | InstanceState::Running => {
+            Kind::Cancelled
+        }
     }
 }
 
@@ -848,25 +887,48 @@ pub struct Place {
 }
 
 impl Log {
-    /// Ranges that follow each other are one entry, so one worker's run over a whole set is one.
-    fn push(&mut self, range: Range<u32>) {
-        match self.0.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => self.0.push(range),
+    const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+
+    fn new() -> Self {
+        Self {
+            taken: AtomicU64::new(0),
+            first: std::array::from_fn(|_| AtomicU64::new(0)),
+            more: OnceLock::new(),
+        }
+    }
+
+    fn find(&self, place: usize) -> Option<&AtomicU64> {
+        match place.checked_sub(Self::FIRST) {
+            None => Some(&self.first[place]),
+            Some(place) => self.more.get()?.find(place),
+        }
+    }
+
+    fn push(&self, range: Range<u32>) {
+        let place = self.taken.fetch_add(1, Ordering::Relaxed) as usize;
+        if place >= Self::FIRST {
+            self.more
+                .get_or_init(Column::growing)
+                .reserve(place - Self::FIRST + 1);
+        }
+        let entry = u64::from(range.start) << 32 | u64::from(range.end);
+        // Release pairs with `next`: who finds the range finds its states and values.
+        if let Some(word) = self.find(place) {
+            word.store(entry, Ordering::Release);
         }
     }
 
     fn next(&self, place: &mut Place, most: u32) -> Option<Range<u32>> {
         loop {
-            let entry = self.0.get(place.entry)?;
-            let start = entry.start + place.offset;
-            if start < entry.end {
-                let stop = entry.end.min(start.saturating_add(most));
+            let entry = self.find(place.entry)?.load(Ordering::Acquire);
+            if entry == 0 {
+                return None;
+            }
+            let (start, end) = ((entry >> 32) as u32 + place.offset, entry as u32);
+            if start < end {
+                let stop = end.min(start.saturating_add(most));
                 place.offset += stop - start;
                 return Some(start..stop);
-            }
-            if place.entry + 1 == self.0.len() {
-                return None;
             }
             *place = Place {
                 entry: place.entry + 1,

@@ -82,6 +82,21 @@ impl Outcome {
     }
 }
 
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Completed
+    }
+}
+
+impl<E> From<std::result::Result<(), E>> for Outcome {
+    fn from(result: std::result::Result<(), E>) -> Self {
+        match result {
+            Ok(()) => Self::Completed,
+            Err(_) => Self::Failed,
+        }
+    }
+}
+
 /// What a gate was decided as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -1,21 +1,22 @@
-//! The one switch between the real primitives, loom's and shuttle's. Nothing else in the crate names `std::sync::atomic`.
+//! The one switch between the real primitives, loom's and shuttle's. What is part of the protocol takes its words from here;
+//! estimates and statistics, which nothing is decided by, use the standard ones.
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
 };
 
 #[cfg(all(shuttle, not(loom)))]
 pub(crate) use shuttle::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
 };
 
 /// Locks, also after another holder panicked: what these locks guard is whole at every step.

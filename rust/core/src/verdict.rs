@@ -13,31 +13,25 @@ const DECISION: u32 = 0b0111;
 /// The decision is chosen and on its way to the journal: nobody else can choose, nobody may act on it yet.
 const CHOSEN: u32 = 0b1000;
 /// Somebody may be asleep, or wants to be called: take the lock and notify.
-const WAITERS: u32 = 0b1_0000;
+const WAITERS: u32 = 0b01_0000;
+/// Somebody wants to be woken at every settling.
+const WATCHERS: u32 = 0b10_0000;
 
 /// Called once, with the decision.
 pub type Continuation = Box<dyn FnOnce(Decision) + Send>;
 
-/// The word, the bell for those who wait, and `T`: what changes under the bell's lock.
-pub(crate) struct Verdict<T> {
+/// The word, and the bell for those who wait: its lock is taken only where somebody does.
+pub(crate) struct Verdict {
     word: AtomicU32,
-    bell: Mutex<Bell<T>>,
+    bell: Mutex<Vec<Continuation>>,
     rung: Condvar,
 }
 
-struct Bell<T> {
-    continuations: Vec<Continuation>,
-    inner: T,
-}
-
-impl<T> Verdict<T> {
-    pub(crate) fn new(inner: T) -> Self {
+impl Verdict {
+    pub(crate) fn new() -> Self {
         Self {
             word: AtomicU32::new(0),
-            bell: Mutex::new(Bell {
-                continuations: Vec::new(),
-                inner,
-            }),
+            bell: Mutex::new(Vec::new()),
             rung: Condvar::new(),
         }
     }
@@ -89,10 +83,19 @@ impl<T> Verdict<T> {
         self.word.fetch_and(!CHOSEN, Ordering::AcqRel);
     }
 
-    /// Wakes whoever waits. Called after the step they wait for; a read-modify-write, so that a waiter that
-    /// comes later sees that step.
-    pub(crate) fn ring(&self) {
-        if self.word.fetch_or(0, Ordering::AcqRel) & WAITERS != 0 {
+    /// Something settled: wakes those who watch. Called after the step they watch for; a read-modify-write, so that a
+    /// watcher that comes later sees that step.
+    pub(crate) fn ring_settled(&self) {
+        self.ring(WATCHERS);
+    }
+
+    /// Wakes whoever waits, for whatever it is.
+    pub(crate) fn ring_all(&self) {
+        self.ring(WAITERS | WATCHERS);
+    }
+
+    fn ring(&self, whom: u32) {
+        if self.word.fetch_or(0, Ordering::AcqRel) & whom != 0 {
             drop(lock(&self.bell));
             self.rung.notify_all();
         }
@@ -101,10 +104,10 @@ impl<T> Verdict<T> {
     /// Wakes whoever waits, and gives back what is to be called. After `decide` or `publish`.
     #[must_use]
     pub(crate) fn ring_decided(&self) -> Vec<Continuation> {
-        if self.word.fetch_or(0, Ordering::AcqRel) & WAITERS == 0 {
+        if self.word.fetch_or(0, Ordering::AcqRel) & (WAITERS | WATCHERS) == 0 {
             return Vec::new();
         }
-        let continuations = std::mem::take(&mut lock(&self.bell).continuations);
+        let continuations = std::mem::take(&mut *lock(&self.bell));
         self.rung.notify_all();
         continuations
     }
@@ -116,34 +119,41 @@ impl<T> Verdict<T> {
         match self.get() {
             Some(decision) => Some((f, decision)),
             None => {
-                bell.continuations.push(f);
+                bell.push(f);
                 None
             }
         }
     }
 
-    /// Changes what the lock guards and wakes those who look at it, if there are any.
-    pub(crate) fn update<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        let mut bell = lock(&self.bell);
-        let result = f(&mut bell.inner);
-        // Under the lock: a waiter that set its bit before is asleep or will see the change.
-        if self.word.load(Ordering::Relaxed) & WAITERS != 0 {
-            self.rung.notify_all();
-        }
-        result
-    }
-
-    /// Blocks until `ready` answers, at most until `deadline`. `ready` is asked under the lock.
+    /// Blocks until `ready` answers, at most until `deadline`.
     pub(crate) fn wait<R>(
         &self,
         deadline: Option<Instant>,
-        mut ready: impl FnMut(&mut T) -> Option<R>,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        self.wait_as(WAITERS, deadline, ready)
+    }
+
+    /// As `wait`, and asks at every settling.
+    pub(crate) fn watch<R>(
+        &self,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        self.wait_as(WATCHERS, deadline, ready)
+    }
+
+    fn wait_as<R>(
+        &self,
+        role: u32,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<R>,
     ) -> Option<R> {
         let mut bell = lock(&self.bell);
         loop {
             // Before looking: whoever changes something after this sees the bit and rings.
-            self.word.fetch_or(WAITERS, Ordering::AcqRel);
-            if let Some(result) = ready(&mut bell.inner) {
+            self.word.fetch_or(role, Ordering::AcqRel);
+            if let Some(result) = ready() {
                 return Some(result);
             }
             let left = match deadline {
@@ -160,9 +170,9 @@ impl<T> Verdict<T> {
 
     fn sleep<'a>(
         &self,
-        bell: MutexGuard<'a, Bell<T>>,
+        bell: MutexGuard<'a, Vec<Continuation>>,
         left: Option<Duration>,
-    ) -> MutexGuard<'a, Bell<T>> {
+    ) -> MutexGuard<'a, Vec<Continuation>> {
         match left {
             #[cfg(not(any(loom, shuttle)))]
             Some(left) => {

@@ -1,0 +1,655 @@
+//! Who runs the chunks: a named, sized rayon pool of the engine's own, a queue of tickets in front of it, and the threads that wait and help.
+//!
+//! A ticket says "look at this set". A worker loop pops tickets until there are none, lingers, and leaves; it is a short-lived job of the
+//! pool, so that rayon's own sleeping and waking is all there is.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use crossbeam_queue::SegQueue;
+
+use crate::{
+    Result,
+    chunk::{Body, Chunk},
+    clock::Clock,
+    cost::{Cost, Pace},
+    event::{Event, Ring},
+    gate::Calls,
+    set::{Set, Settlement, Sink},
+    state::{Decision, InstanceState},
+    sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock},
+    ticks::Ticks,
+};
+
+/// `active`: somebody waits for the last worker loop to leave.
+const CLOSING: u32 = 1 << 31;
+/// Threads that may help at once and be seen doing it.
+const HELPERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+/// Records the ring holds.
+const EVENTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 1 << 14 };
+
+/// A set with its body: what a claim keeps alive.
+pub struct Task<B: ?Sized = dyn Body> {
+    pub(crate) set: Arc<Set>,
+    pub(crate) cost: Arc<Cost>,
+    pub(crate) body: B,
+}
+
+enum Ticket {
+    Drive(Arc<Task>),
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+/// Runs tasks.
+pub struct Executor {
+    me: Weak<Executor>,
+    workers: u32,
+    clock: Clock,
+    stopwatch: Clock,
+    pace: Pace,
+    ticks: Ticks,
+    events: Ring,
+    sink: Option<Box<dyn Sink>>,
+    slots: Box<[Slot]>,
+    queue: SegQueue<Ticket>,
+    /// Worker loops that have entered, at most `workers`; and `CLOSING`.
+    active: AtomicU32,
+    left: (Mutex<()>, Condvar),
+    pool: pool::Pool,
+}
+
+impl Executor {
+    /// # Errors
+    /// [`crate::Error::Threads`] where the system gives no threads.
+    pub(crate) fn new(
+        workers: u32,
+        name: &str,
+        clock: Clock,
+        sink: Option<Box<dyn Sink>>,
+    ) -> Result<Arc<Self>> {
+        let pool = pool::Pool::new(workers, name)?;
+        // Chunks are cut by real time, whatever clock the engine shows; under a model checker that would make runs differ.
+        let stopwatch = if cfg!(any(loom, shuttle)) {
+            Clock::manual().0
+        } else {
+            Clock::default()
+        };
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            workers,
+            pace: Pace::new(&stopwatch),
+            clock,
+            stopwatch,
+            ticks: Ticks::new(),
+            events: Ring::new(EVENTS),
+            sink,
+            slots: (0..workers as usize + HELPERS)
+                .map(|k| Slot::new(k, workers))
+                .collect(),
+            queue: SegQueue::new(),
+            active: AtomicU32::new(0),
+            left: (Mutex::new(()), Condvar::new()),
+            pool,
+        }))
+    }
+
+    /// How many threads it has.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// The engine's time.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The tick histograms.
+    #[must_use]
+    pub fn ticks(&self) -> &Ticks {
+        &self.ticks
+    }
+
+    /// The newest records.
+    #[must_use]
+    pub fn events(&self) -> &Ring {
+        &self.events
+    }
+
+    pub(crate) fn stopwatch(&self) -> &Clock {
+        &self.stopwatch
+    }
+
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    pub(crate) fn sink(&self) -> Option<&dyn Sink> {
+        self.sink.as_deref()
+    }
+
+    pub(crate) fn record(&self, event: Event) {
+        // The ring has a model of its own; in everybody else's it would only multiply the interleavings.
+        if cfg!(not(any(loom, shuttle))) {
+            self.events.push(event);
+        }
+    }
+
+    /// Whether somebody runs this instance now.
+    pub(crate) fn is_at(&self, set: u64, index: u32) -> bool {
+        self.slots.iter().any(|slot| slot.is_at(set, index))
+    }
+
+    /// Has somebody look at the task, unless as many as there are workers do already.
+    pub(crate) fn submit(&self, task: &Arc<Task>) {
+        if raise(&task.set.tickets, self.workers) {
+            self.push(Ticket::Drive(Arc::clone(task)));
+        }
+    }
+
+    fn push(&self, ticket: Ticket) {
+        self.queue.push(ticket);
+        // After the push: a loop that leaves meanwhile either is counted here, or looks at the queue after it left.
+        if raise(&self.active, self.workers) {
+            self.start();
+        }
+    }
+
+    /// One more worker loop, counted already.
+    fn start(&self) {
+        if let Some(me) = self.me.upgrade() {
+            pool::start(me);
+        }
+    }
+
+    /// A worker loop.
+    fn work(&self) {
+        loop {
+            {
+                let slot = self.take_slot(0);
+                while let Some(ticket) = self.next() {
+                    match ticket {
+                        Ticket::Drive(task) => self.drive(&task, slot.as_deref()),
+                        // What is called answers for itself; here it must only not end the worker.
+                        Ticket::Call(f) => drop(catch_unwind(AssertUnwindSafe(f))),
+                    }
+                }
+            }
+            let before = self.active.fetch_sub(1, Ordering::AcqRel);
+            if before & CLOSING != 0 {
+                drop(lock(&self.left.0));
+                self.left.1.notify_all();
+            }
+            if self.queue.is_empty() || !raise(&self.active, self.workers) {
+                return;
+            }
+        }
+    }
+
+    /// The next ticket. A worker that finds none looks around a little: waking a parked thread costs its caller more.
+    fn next(&self) -> Option<Ticket> {
+        if let Some(ticket) = self.queue.pop() {
+            return Some(ticket);
+        }
+        if cfg!(any(loom, shuttle)) {
+            return None;
+        }
+        let until = self.stopwatch.ticks() + self.pace.linger;
+        while self.stopwatch.ticks() < until {
+            if let Some(ticket) = self.queue.pop() {
+                return Some(ticket);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Runs chunks of a task, for whose ticket the caller answers.
+    fn drive(&self, task: &Arc<Task>, slot: Option<&Slot>) {
+        let set = &task.set;
+        let until = self.stopwatch.ticks() + self.pace.slice;
+        let mut is_mine = true;
+        task.body.attend(&mut || {
+            while is_mine {
+                if self.run_chunk(task, slot, true) {
+                    if self.stopwatch.ticks() > until && !self.queue.is_empty() {
+                        // Others wait: to the end of the queue, ticket in hand.
+                        self.queue.push(Ticket::Drive(Arc::clone(task)));
+                        return;
+                    }
+                    continue;
+                }
+                // After leaving, look again: an adder either sees the ticket gone, or is seen here.
+                set.tickets.fetch_sub(1, Ordering::AcqRel);
+                is_mine = set.unclaimed() > 0 && raise(&set.tickets, self.workers);
+            }
+        });
+    }
+
+    /// Claims a chunk and runs it. False: there was nothing to claim.
+    fn run_chunk(&self, task: &Arc<Task>, slot: Option<&Slot>, share: bool) -> bool {
+        let set = &task.set;
+        let left = set.unclaimed();
+        if left == 0 {
+            return false;
+        }
+        let want = set
+            .chunk
+            .unwrap_or_else(|| task.cost.chunk(left, self.workers, &self.pace))
+            .min(set.chunk_bound(self.workers));
+        let Some(range) = set.claim(want) else {
+            return false;
+        };
+        if share {
+            self.share(task);
+        }
+        if set.begin_chunk() {
+            let mut chunk = Chunk::new(task, slot, range);
+            while !chunk.is_over() {
+                let before = chunk.left().start;
+                match catch_unwind(AssertUnwindSafe(|| task.body.run(&mut chunk))) {
+                    Ok(()) if chunk.left().start == before && !chunk.is_over() => {
+                        chunk.fail_rest();
+                    }
+                    Ok(()) => {}
+                    Err(panic) => {
+                        let message = panic_message(&*panic);
+                        let index = chunk.left().start;
+                        // First the body's record of it, then the gate: who sees it failed can ask why.
+                        let _ =
+                            catch_unwind(AssertUnwindSafe(|| task.body.panicked(index, &message)));
+                        chunk.panicked();
+                    }
+                }
+            }
+            chunk.finish();
+        } else {
+            set.settle(Settlement {
+                start: range.start,
+                stop: range.end,
+                state: InstanceState::Cancelled,
+                except: Vec::new(),
+                took: 0,
+                worker: Event::NO_WORKER,
+            });
+        }
+        set.end_chunk();
+        true
+    }
+
+    /// Has one more look at a task that will keep more than this thread busy; that one asks for the next.
+    fn share(&self, task: &Arc<Task>) {
+        let left = task.set.unclaimed();
+        if left > 0
+            && task.set.tickets.load(Ordering::Relaxed) < self.workers
+            && !task.cost.is_done_soon(left, &self.pace)
+        {
+            self.submit(task);
+        }
+    }
+
+    /// The calling thread runs chunks of `task`, and of nothing else, until `done`, or `until`, or there is nothing to claim.
+    /// With `only_short` it runs only bodies known to be below a millisecond.
+    fn help(
+        &self,
+        task: &Arc<Task>,
+        until: Option<u64>,
+        only_short: bool,
+        share: bool,
+        done: impl Fn() -> bool,
+    ) {
+        if !self.may_help(task, only_short) || task.set.unclaimed() == 0 {
+            return;
+        }
+        let slot = self.take_slot(self.workers as usize);
+        task.body.attend(&mut || {
+            while !done()
+                && self.may_help(task, only_short)
+                && self.run_chunk(task, slot.as_deref(), share)
+                && until.is_none_or(|until| self.stopwatch.ticks() < until)
+            {}
+        });
+    }
+
+    fn may_help(&self, task: &Arc<Task>, only_short: bool) -> bool {
+        !only_short || task.cost.is_short(&self.pace)
+    }
+
+    fn take_slot(&self, from: usize) -> Option<Seat<'_>> {
+        self.slots[from..].iter().find(|slot| slot.take()).map(Seat)
+    }
+
+    /// Waits until no worker loop is left and no ticket, then lets the threads go; false if that took too long, then they are left alone.
+    pub(crate) fn close(&self, deadline: Option<Instant>) -> bool {
+        self.active.fetch_or(CLOSING, Ordering::AcqRel);
+        let mut guard = lock(&self.left.0);
+        while self.active.load(Ordering::Acquire) & !CLOSING != 0 || !self.queue.is_empty() {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            guard = pool::sleep(&self.left.1, guard, left.unwrap_or(Duration::MAX));
+        }
+        drop(guard);
+        self.pool.close();
+        true
+    }
+
+    /// In a child process after a fork.
+    pub(crate) fn forget_threads(&self) {
+        self.pool.forget();
+    }
+}
+
+impl Calls for Executor {
+    fn call(&self, f: Box<dyn FnOnce() + Send>) {
+        if cfg!(loom) {
+            f();
+        } else {
+            self.push(Ticket::Call(f));
+        }
+    }
+}
+
+/// Counts one more, up to `bound`. A read-modify-write also when it is full: the pairing with the one who leaves needs it.
+fn raise(counter: &AtomicU32, bound: u32) -> bool {
+    let mut now = counter.load(Ordering::Relaxed);
+    loop {
+        let is_full = now & !CLOSING >= bound;
+        let next = if is_full { now } else { now + 1 };
+        match counter.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return !is_full,
+            Err(seen) => now = seen,
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panicked with something that is no text".to_owned())
+}
+
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting {
+    /// Not longer than this.
+    pub timeout: Option<Duration>,
+    /// Help only with bodies known to take below a millisecond: the thread has to listen to something else.
+    pub only_short: bool,
+    /// Help without waking anybody at first: the task was not submitted yet.
+    pub alone_first: bool,
+}
+
+impl<B: Body + ?Sized> Task<B> {
+    /// The set.
+    #[must_use]
+    pub fn set(&self) -> &Arc<Set> {
+        &self.set
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// What is known of its cost.
+    #[must_use]
+    pub fn cost(&self) -> &Arc<Cost> {
+        &self.cost
+    }
+}
+
+impl Task {
+    /// Waits for the gate's decision, and helps meanwhile. `None`: not within the timeout.
+    pub fn wait(self: &Arc<Self>, timeout: Option<Duration>) -> Option<Decision> {
+        self.wait_as(Waiting {
+            timeout,
+            only_short: timeout.is_some(),
+            alone_first: false,
+        })
+    }
+
+    /// As [`Task::wait`], in a way of the caller's choice.
+    pub fn wait_as(self: &Arc<Self>, waiting: Waiting) -> Option<Decision> {
+        let set = &self.set;
+        self.help_until(
+            waiting,
+            || set.decision().is_some(),
+            |deadline| set.wait_decided(deadline),
+        )
+    }
+
+    /// Waits until none is pending or running, and helps meanwhile. False: not within the timeout.
+    pub fn drain(self: &Arc<Self>, timeout: Option<Duration>) -> bool {
+        self.drain_as(Waiting {
+            timeout,
+            only_short: timeout.is_some(),
+            alone_first: false,
+        })
+    }
+
+    /// As [`Task::drain`], in a way of the caller's choice.
+    pub fn drain_as(self: &Arc<Self>, waiting: Waiting) -> bool {
+        let set = &self.set;
+        self.help_until(
+            waiting,
+            || set.is_drained(),
+            |deadline| set.wait_drained(deadline).then_some(()),
+        )
+        .is_some()
+    }
+
+    fn help_until<R>(
+        self: &Arc<Self>,
+        waiting: Waiting,
+        done: impl Fn() -> bool,
+        block: impl FnOnce(Option<Instant>) -> Option<R>,
+    ) -> Option<R> {
+        let executor = self.set.executor();
+        let deadline = waiting.timeout.map(|timeout| Instant::now() + timeout);
+        if !done() {
+            let watch = executor.stopwatch();
+            if waiting.alone_first {
+                let until = watch.ticks() + executor.pace.alone;
+                executor.help(self, Some(until), waiting.only_short, false, &done);
+                if !done() && self.set.unclaimed() > 0 {
+                    executor.submit(self);
+                }
+            }
+            let until = waiting
+                .timeout
+                .map(|timeout| watch.ticks() + watch.ticks_in(timeout));
+            executor.help(self, until, waiting.only_short, true, &done);
+        }
+        block(deadline)
+    }
+
+    /// More instances for an open set; `place` puts their items where the body will look, from the index it is given.
+    ///
+    /// # Errors
+    /// [`crate::Error::Sealed`] after the seal, [`crate::Error::Limit`] past a limit; then nothing was created.
+    pub fn add(
+        self: &Arc<Self>,
+        count: u64,
+        place: impl FnOnce(u32),
+    ) -> Result<std::ops::Range<u32>> {
+        let range = self.set.add(count, place)?;
+        self.set.executor().submit(self);
+        Ok(range)
+    }
+}
+
+/// Where a thread is, for those who ask what runs.
+pub(crate) struct Slot {
+    worker: u32,
+    /// 0 is free, 1 is taken and idle, else the set's id + 2.
+    set: AtomicU64,
+    index: AtomicU32,
+}
+
+impl Slot {
+    fn new(k: usize, workers: u32) -> Self {
+        Self {
+            worker: u32::try_from(k)
+                .ok()
+                .filter(|&k| k < workers)
+                .unwrap_or(Event::NO_WORKER),
+            set: AtomicU64::new(0),
+            index: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    fn take(&self) -> bool {
+        self.set.load(Ordering::Relaxed) == 0
+            && self
+                .set
+                .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    pub(crate) fn enter(&self, set: u64, index: u32) {
+        self.index.store(index, Ordering::Release);
+        self.set.store(set + 2, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn move_to(&self, index: u32) {
+        self.index.store(index, Ordering::Release);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.set.store(1, Ordering::Release);
+    }
+
+    fn is_at(&self, set: u64, index: u32) -> bool {
+        self.set.load(Ordering::Acquire) == set + 2 && self.index.load(Ordering::Acquire) == index
+    }
+}
+
+/// A slot while it is somebody's.
+struct Seat<'a>(&'a Slot);
+
+impl std::ops::Deref for Seat<'_> {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        self.0
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.set.store(0, Ordering::Release);
+    }
+}
+
+/// The threads: rayon's.
+#[cfg(not(any(loom, shuttle)))]
+mod pool {
+    use std::{
+        sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+        time::Duration,
+    };
+
+    use super::Executor;
+    use crate::{Error, Result, sync::lock};
+
+    pub(super) struct Pool(Mutex<Option<Arc<rayon::ThreadPool>>>);
+
+    impl Pool {
+        pub(super) fn new(workers: u32, name: &str) -> Result<Self> {
+            let name = name.to_owned();
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(workers as usize)
+                .thread_name(move |k| format!("{name}-{k}"))
+                // Bodies are caught chunk by chunk; this is for what nobody foresaw: the process lives on.
+                .panic_handler(|_| {})
+                .build()
+                .map_err(|error| Error::Threads(error.to_string()))?;
+            Ok(Self(Mutex::new(Some(Arc::new(pool)))))
+        }
+
+        pub(super) fn close(&self) {
+            drop(lock(&self.0).take());
+        }
+
+        /// In a child process the threads do not exist: touching the pool would hang.
+        pub(super) fn forget(&self) {
+            if let Ok(mut pool) = self.0.try_lock() {
+                std::mem::forget(pool.take());
+            }
+        }
+    }
+
+    pub(super) fn start(executor: Arc<Executor>) {
+        let pool = lock(&executor.pool.0).clone();
+        match pool {
+            Some(pool) => pool.spawn(move || executor.work()),
+            // Closed: what still comes in is done by who brings it.
+            None => executor.work(),
+        }
+    }
+
+    pub(super) fn sleep<'a>(
+        bell: &Condvar,
+        guard: MutexGuard<'a, ()>,
+        most: Duration,
+    ) -> MutexGuard<'a, ()> {
+        // The standard library refuses a time that passes the clock's end.
+        bell.wait_timeout(guard, most.min(Duration::from_secs(3600)))
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+}
+
+/// The threads of a model checker.
+#[cfg(any(loom, shuttle))]
+mod pool {
+    use std::{sync::Arc, time::Duration};
+
+    use super::Executor;
+    use crate::{
+        Result,
+        sync::{Condvar, MutexGuard},
+    };
+
+    pub(super) struct Pool;
+
+    impl Pool {
+        pub(super) fn new(_workers: u32, _name: &str) -> Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) fn close(&self) {}
+
+        pub(super) fn forget(&self) {}
+    }
+
+    pub(super) fn start(executor: Arc<Executor>) {
+        #[cfg(shuttle)]
+        shuttle::thread::spawn(move || executor.work());
+        #[cfg(loom)]
+        executor.work();
+    }
+
+    pub(super) fn sleep<'a>(
+        bell: &Condvar,
+        guard: MutexGuard<'a, ()>,
+        _most: Duration,
+    ) -> MutexGuard<'a, ()> {
+        bell.wait(guard)
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
