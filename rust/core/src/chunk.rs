@@ -98,6 +98,12 @@ impl<'a> Chunk<'a> {
         self.set
     }
 
+    /// The task this is a part of.
+    #[must_use]
+    pub fn task(&self) -> &'a Arc<Task> {
+        self.task
+    }
+
     /// The indices that are left.
     #[must_use]
     pub fn left(&self) -> std::ops::Range<u32> {

@@ -17,7 +17,21 @@ pub struct Column<T> {
 
 enum Kind<T> {
     Flat(Box<[T]>),
-    Growing(Box<[OnceLock<Box<[T]>>; SEGMENTS]>),
+    Growing(Box<Segments<T>>),
+}
+
+struct Segments<T> {
+    made: [OnceLock<Box<[T]>>; SEGMENTS],
+    make: fn(usize) -> Box<[T]>,
+}
+
+impl<T> Segments<T> {
+    fn new(make: fn(usize) -> Box<[T]>) -> Box<Self> {
+        Box::new(Self {
+            made: [const { OnceLock::new() }; SEGMENTS],
+            make,
+        })
+    }
 }
 
 impl<T: Default> Column<T> {
@@ -25,6 +39,16 @@ impl<T: Default> Column<T> {
     #[must_use]
     pub fn flat(count: usize) -> Self {
         Self::from_flat((0..count).map(|_| T::default()).collect())
+    }
+
+    /// A column of zeroes that never grows: the system's fresh pages, not touched until they are written.
+    #[must_use]
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn zeroed(count: usize) -> Self
+    where
+        T: bytemuck::Zeroable,
+    {
+        Self::from_flat(bytemuck::zeroed_slice_box(count))
     }
 
     /// A column that exists already.
@@ -39,7 +63,21 @@ impl<T: Default> Column<T> {
     #[must_use]
     pub fn growing() -> Self {
         Self {
-            kind: Kind::Growing(Box::new([const { OnceLock::new() }; SEGMENTS])),
+            kind: Kind::Growing(Segments::new(|count| {
+                (0..count).map(|_| T::default()).collect()
+            })),
+        }
+    }
+
+    /// As [`Column::growing`], of zeroes: a new segment is not touched until it is written, so whoever makes one keeps nobody waiting.
+    #[must_use]
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn growing_zeroed() -> Self
+    where
+        T: bytemuck::Zeroable,
+    {
+        Self {
+            kind: Kind::Growing(Segments::new(bytemuck::zeroed_slice_box)),
         }
     }
 
@@ -48,8 +86,12 @@ impl<T: Default> Column<T> {
         if let Kind::Growing(segments) = &self.kind
             && count > 0
         {
-            for (k, segment) in segments.iter().enumerate().take(place(count - 1).0 + 1) {
-                segment.get_or_init(|| (0..FIRST << k).map(|_| T::default()).collect());
+            let last = place(count - 1).0;
+            // They are made in order: where the last is, all are.
+            if segments.made[last].get().is_none() {
+                for (k, segment) in segments.made.iter().enumerate().take(last + 1) {
+                    segment.get_or_init(|| (segments.make)(FIRST << k));
+                }
             }
         }
     }
@@ -61,7 +103,7 @@ impl<T: Default> Column<T> {
             Kind::Flat(flat) => flat.get(index),
             Kind::Growing(segments) => {
                 let (segment, offset) = place(index);
-                segments.get(segment)?.get().map(|flat| &flat[offset])
+                segments.made.get(segment)?.get().map(|flat| &flat[offset])
             }
         }
     }
@@ -77,7 +119,9 @@ impl<T: Default> Column<T> {
             Kind::Flat(flat) => &flat[index],
             Kind::Growing(segments) => {
                 let (segment, offset) = place(index);
-                &segments[segment].get().expect("reserved before published")[offset]
+                &segments.made[segment]
+                    .get()
+                    .expect("reserved before published")[offset]
             }
         }
     }
@@ -100,12 +144,15 @@ impl States {
     pub(crate) fn flat(count: u32) -> Self {
         let words = count.div_ceil(LANES) as usize;
         #[cfg(not(any(loom, shuttle)))]
-        return Self(Column::from_flat(bytemuck::zeroed_slice_box(words)));
+        return Self(Column::zeroed(words));
         #[cfg(any(loom, shuttle))]
         Self(Column::flat(words))
     }
 
     pub(crate) fn growing() -> Self {
+        #[cfg(not(any(loom, shuttle)))]
+        return Self(Column::growing_zeroed());
+        #[cfg(any(loom, shuttle))]
         Self(Column::growing())
     }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -30,6 +30,12 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// Tells every engine of this process that it is in a child after a fork. For `pthread_atfork`: it only counts.
 pub fn after_fork() {
     GENERATION.fetch_add(1, Ordering::SeqCst);
+}
+
+/// How often this process is a child of a fork that was told.
+#[must_use]
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
 }
 
 /// What an engine is made from.
@@ -206,6 +212,7 @@ impl Engine {
             spec.called = ticks;
         }
         let called = spec.called;
+        let case = spec.case.clone();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let set = Arc::new(Set::new(
             id,
@@ -217,13 +224,14 @@ impl Engine {
         let task: Arc<Task> = Arc::new(Task {
             set: Arc::clone(&set),
             cost,
+            case: case.map_or_else(OnceLock::new, OnceLock::from),
             body,
         });
         let entry = Entry {
             set,
             task: Arc::downgrade(&task),
         };
-        if let Some(case) = task.set.case() {
+        if let Some(case) = task.case.get() {
             case.own(entry.clone())?;
         }
         let evicted = {

@@ -30,12 +30,10 @@ pub enum Kind {
     GateCancelled = 10,
     /// The gate's time ran out.
     GateTimedOut = 11,
-    /// Some of the range completed and some did not: each instance's own state tells.
-    Mixed = 12,
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 12] = [
         Self::Created,
         Self::Added,
         Self::Sealed,
@@ -48,7 +46,6 @@ impl Kind {
         Self::GateFailed,
         Self::GateCancelled,
         Self::GateTimedOut,
-        Self::Mixed,
     ];
 
     /// The name users see.
@@ -67,7 +64,6 @@ impl Kind {
             Self::GateFailed => "gate_failed",
             Self::GateCancelled => "gate_cancelled",
             Self::GateTimedOut => "gate_timed_out",
-            Self::Mixed => "mixed",
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant},
 };
 
@@ -18,6 +18,7 @@ use crate::{
     cost::{Cost, Pace},
     event::{Event, Ring},
     gate::Calls,
+    scope::Case,
     set::{Set, Settlement, Sink},
     state::{Decision, InstanceState},
     sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock},
@@ -35,6 +36,7 @@ const EVENTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 1 << 14 };
 pub struct Task<B: ?Sized = dyn Body> {
     pub(crate) set: Arc<Set>,
     pub(crate) cost: Arc<Cost>,
+    pub(crate) case: OnceLock<Arc<Case>>,
     pub(crate) body: B,
 }
 
@@ -408,6 +410,29 @@ impl<B: Body + ?Sized> Task<B> {
 }
 
 impl Task {
+    /// Its owner; where it was made without one, an anonymous case of its own.
+    #[must_use]
+    pub fn case(self: &Arc<Self>) -> &Arc<Case> {
+        self.case.get_or_init(|| {
+            let case = Arc::new(Case::of(self, self.set.limits()));
+            let _ = self.set.case.set(Arc::downgrade(&case));
+            case
+        })
+    }
+
+    /// The calling thread runs what it can claim of it, for so long.
+    pub fn help(self: &Arc<Self>, most: Duration, only_short: bool) {
+        let executor = self.set.executor();
+        let until = executor.stopwatch().ticks() + executor.stopwatch().ticks_in(most);
+        executor.help(self, Some(until), only_short, true, || false);
+    }
+
+    /// Whether a thread that has to listen to something else may run it.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.cost.is_short(self.set.executor().pace())
+    }
+
     /// Waits for the gate's decision, and helps meanwhile. `None`: not within the timeout.
     pub fn wait(self: &Arc<Self>, timeout: Option<Duration>) -> Option<Decision> {
         self.wait_as(Waiting {

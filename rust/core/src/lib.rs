@@ -66,7 +66,7 @@ pub use clock::{Clock, Hand, Unit};
 pub use column::Column;
 pub use cost::Cost;
 pub use count::{Count, Limits};
-pub use engine::{Engine, Options, Totals, after_fork};
+pub use engine::{Engine, Options, Totals, after_fork, generation};
 pub use error::{Error, Result};
 pub use event::{Event, Kind, Ring};
 pub use executor::{Executor, Task, Waiting};

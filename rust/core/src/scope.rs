@@ -9,11 +9,15 @@ use std::{
 use crate::{
     Error, Result,
     chunk::Body,
+    count::Limits,
     engine::Totals,
     executor::Task,
     set::Set,
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
+
+/// Finished sets that an anonymous case keeps of those its bodies made.
+const ANONYMOUS_RETAINS: usize = 16;
 
 /// Where a case is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct Case {
     age: u64,
     limit: u64,
     created: AtomicU64,
+    /// The set whose anonymous case this is. Not held: the set's task holds the case.
+    of: Option<(Weak<Set>, Weak<Task>)>,
     owned: Mutex<Owned>,
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -61,6 +67,7 @@ impl Case {
             age,
             limit,
             created: AtomicU64::new(0),
+            of: None,
             owned: Mutex::new(Owned {
                 cancelled: false,
                 shelf: Shelf::new(retain),
@@ -68,6 +75,20 @@ impl Case {
             }),
             attached: OnceLock::new(),
         }
+    }
+
+    /// The anonymous case of a set that was made without one.
+    pub(crate) fn of(task: &Arc<Task>, limits: &Limits) -> Self {
+        let set = &task.set;
+        let mut case = Self::new(
+            &format!("set-{}", set.id()),
+            0,
+            limits.max_case_instances,
+            ANONYMOUS_RETAINS,
+        );
+        case.created.store(u64::from(set.len()), Ordering::Release);
+        case.of = Some((Arc::downgrade(set), Arc::downgrade(task)));
+        case
     }
 
     /// What a layer above keeps with the case, its variables for instance: made by `f` the first time.
@@ -113,8 +134,9 @@ impl Case {
         if owned.cancelled {
             return CaseState::Cancelled;
         }
-        let mut sets = owned.shelf.iter().peekable();
-        if sets.peek().is_some() && sets.all(|entry| entry.set.is_finished()) {
+        drop(owned);
+        let sets = self.sets();
+        if !sets.is_empty() && sets.iter().all(|entry| entry.set.is_finished()) {
             CaseState::Completed
         } else {
             CaseState::Active
@@ -150,20 +172,27 @@ impl Case {
     /// Its sets, oldest first: the live ones and the finished ones that are kept.
     #[must_use]
     pub fn sets(&self) -> Vec<Entry> {
-        lock(&self.owned).shelf.iter().cloned().collect()
+        let first = self.of.as_ref().and_then(|(set, task)| {
+            Some(Entry {
+                set: set.upgrade()?,
+                task: Weak::clone(task),
+            })
+        });
+        let owned = lock(&self.owned);
+        first
+            .into_iter()
+            .chain(owned.shelf.iter().cloned())
+            .collect()
     }
 
     /// Cancels all that it owns, nested cases too, and takes nothing more. Idempotent.
     pub fn cancel(&self) {
-        let (sets, nested) = {
+        let nested = {
             let mut owned = lock(&self.owned);
             owned.cancelled = true;
-            (
-                owned.shelf.iter().cloned().collect::<Vec<_>>(),
-                std::mem::take(&mut owned.nested),
-            )
+            std::mem::take(&mut owned.nested)
         };
-        sets.iter().for_each(|entry| entry.set.cancel());
+        self.sets().iter().for_each(|entry| entry.set.cancel());
         nested
             .iter()
             .filter_map(Weak::upgrade)

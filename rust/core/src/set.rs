@@ -3,7 +3,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     time::Instant,
 };
 
@@ -17,7 +17,7 @@ use crate::{
     join::{BIAS, Join, Need, OnFailure, Policy, Rest},
     scope::Case,
     state::{Counts, Decision, InstanceState},
-    sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock, lock_soon},
     tally::{Snapshot, Tally},
     ticks::Phase,
     verdict::{Continuation, Verdict},
@@ -90,18 +90,20 @@ pub struct Set {
     pub(crate) chunk: Option<u32>,
     pattern: u8,
     name: Option<Box<str>>,
-    case: Option<Arc<Case>>,
+    /// Its owner holds it, and its task holds its owner.
+    pub(crate) case: OnceLock<Weak<Case>>,
     executor: Arc<Executor>,
     states: States,
     weight: Option<Box<Weight>>,
     ratio: Option<Box<Ratio>>,
-    pub(crate) tickets: AtomicU32,
     finished_at: OnceLock<u64>,
-    adding: Mutex<()>,
     returned: Mutex<Returned>,
+    _adds: Line,
+    adding: Mutex<()>,
+    end: AtomicU64,
+    pub(crate) tickets: AtomicU32,
     _claims: Line,
     cursor: AtomicU64,
-    end: AtomicU64,
     hint: AtomicU32,
     _run: Line,
     running: AtomicU32,
@@ -243,18 +245,21 @@ impl Set {
             chunk: spec.chunk,
             pattern: spec.pattern,
             name: spec.name,
-            case: spec.case,
+            case: spec
+                .case
+                .map_or_else(OnceLock::new, |case| OnceLock::from(Arc::downgrade(&case))),
             executor,
             states,
             weight,
             ratio,
-            tickets: AtomicU32::new(0),
             finished_at: OnceLock::new(),
-            adding: Mutex::new(()),
             returned: Mutex::default(),
+            _adds: Line::default(),
+            adding: Mutex::new(()),
+            end: AtomicU64::new(u64::from(count) | if open { 0 } else { CLOSED }),
+            tickets: AtomicU32::new(0),
             _claims: Line::default(),
             cursor: AtomicU64::new(0),
-            end: AtomicU64::new(u64::from(count) | if open { 0 } else { CLOSED }),
             hint: AtomicU32::new(0),
             _run: Line::default(),
             running: AtomicU32::new(0),
@@ -285,10 +290,15 @@ impl Set {
         self.pattern
     }
 
-    /// Its owner.
+    /// Its owner, if it has one that is still there.
     #[must_use]
-    pub fn case(&self) -> Option<&Arc<Case>> {
-        self.case.as_ref()
+    pub fn case(&self) -> Option<Arc<Case>> {
+        self.case.get().and_then(Weak::upgrade)
+    }
+
+    /// How much may be made.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// What it is joined by.
@@ -402,7 +412,8 @@ impl Set {
     }
 
     /// Instances nobody has claimed.
-    pub(crate) fn unclaimed(&self) -> u32 {
+    #[must_use]
+    pub fn unclaimed(&self) -> u32 {
         let cursor = self.cursor.load(Ordering::Relaxed);
         let returned = self.hint.load(Ordering::Acquire);
         u64::from(self.len()).saturating_sub(cursor) as u32 + returned
@@ -575,17 +586,36 @@ impl Set {
                 .fetch_sub((total - completed) as i64, Ordering::AcqRel);
         }
         self.log.push(start..stop);
-        let kind = if settlement.except.is_empty() {
-            kind_of(settlement.state)
-        } else if stop - start == 1 {
-            kind_of(settlement.except[0].1)
-        } else {
-            Kind::Mixed
-        };
-        self.event(kind, start, stop, settlement.took, settlement.worker);
+        self.record(&settlement);
         let now = self.tally.settle(completed, lost);
         self.verdict.ring_settled();
         self.stepped(now);
+    }
+
+    /// One record for each run of the same outcome.
+    fn record(&self, settlement: &Settlement) {
+        let (took, worker) = (settlement.took, settlement.worker);
+        let mut run = (settlement.start, settlement.state);
+        let mut turn = |index: u32, state: InstanceState| {
+            if state != run.1 {
+                if run.0 < index {
+                    self.event(kind_of(run.1), run.0, index, took, worker);
+                }
+                run = (index, state);
+            }
+        };
+        let mut clean = settlement.start;
+        for &(index, state) in &settlement.except {
+            if clean < index {
+                turn(clean, settlement.state);
+            }
+            turn(index, state);
+            clean = index + 1;
+        }
+        if clean < settlement.stop {
+            turn(clean, settlement.state);
+        }
+        self.event(kind_of(run.1), run.0, settlement.stop, took, worker);
     }
 
     /// After each step of the tally: is it decided, drained, finished?
@@ -690,7 +720,7 @@ impl Set {
     /// # Errors
     /// [`Error::Sealed`] after the seal, [`Error::Limit`] past a limit, [`Error::Join`] past the weights; then nothing was created.
     pub(crate) fn add(&self, count: u64, place: impl FnOnce(u32)) -> Result<Range<u32>> {
-        let adding = lock(&self.adding);
+        let adding = lock_soon(&self.adding);
         let end = self.end.load(Ordering::Acquire);
         if end & CLOSED != 0 {
             return Err(Error::Sealed);
@@ -704,7 +734,7 @@ impl Set {
                 weights.len()
             )));
         }
-        match &self.case {
+        match self.case() {
             Some(case) => case.reserve(count)?,
             None => self.limits.check_case(u64::from(stop))?,
         }
@@ -826,6 +856,13 @@ impl Set {
                 .next(place, most)
                 .or_else(|| finished.then_some(0..0))
         })
+    }
+
+    /// Blocks until fewer than `below` are unclaimed, or the set takes no more.
+    pub fn wait_hungry(&self, below: u32) {
+        self.verdict.watch(None, || {
+            (self.unclaimed() < below || !self.is_open()).then_some(())
+        });
     }
 
     /// Has `f` called with the decision, on a worker; at once if it is there already.

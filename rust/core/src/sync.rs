@@ -25,3 +25,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// As [`lock`], for a lock that is held for less than a sleep and a waking cost: looks again for a few microseconds first.
+pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        let backoff = crossbeam_utils::Backoff::new();
+        while !backoff.is_completed() {
+            if let Ok(guard) = mutex.try_lock() {
+                return guard;
+            }
+            backoff.snooze();
+        }
+    }
+    lock(mutex)
+}

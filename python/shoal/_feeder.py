@@ -1,0 +1,34 @@
+"""Reads an iterator into an open set, a bounded buffer ahead, in a thread of its own: never by a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal import InstanceSet
+
+AHEAD = 1024
+"""Items that are read and not yet claimed, at most."""
+
+
+def feed(instances: InstanceSet[Any], iterator: Iterator[Any]) -> None:
+    """Start to feed the set from the iterator; it is sealed when that ends, and its gate fails if that raises."""
+    threading.Thread(target=_feed, args=(instances, iterator), name="shoal-feeder", daemon=True).start()
+
+
+def _feed(instances: InstanceSet[Any], iterator: Iterator[Any]) -> None:
+    try:
+        try:
+            for item in iterator:
+                if not instances._feed((item,)) or not instances._wait_hungry(AHEAD):
+                    return
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+    except BaseException as error:
+        instances._feeder_raised(error)
+    else:
+        instances.seal()

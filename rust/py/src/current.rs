@@ -1,0 +1,156 @@
+//! `current()`: which instance this thread runs.
+
+use std::{
+    cell::{Cell, RefCell},
+    ptr,
+    sync::Arc,
+};
+
+use pyo3::{
+    exceptions::PyRuntimeError,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+use shoal_core::Task;
+
+use crate::{body, case::Case, instances::InstanceSet};
+
+thread_local! {
+    static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+/// A chunk that runs on this thread; nested where a body waits and helps.
+pub(crate) struct Frame {
+    task: Arc<Task>,
+    index: Cell<u32>,
+    scope: RefCell<Option<Py<PyDict>>>,
+    outer: *const Frame,
+}
+
+impl Frame {
+    /// Runs `f` with a frame for this task.
+    pub(crate) fn with<R>(task: &Arc<Task>, f: impl FnOnce(&Frame) -> R) -> R {
+        let frame = Frame {
+            task: Arc::clone(task),
+            index: Cell::new(0),
+            scope: RefCell::new(None),
+            outer: INNERMOST.get(),
+        };
+        struct Leave(*const Frame);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                INNERMOST.set(self.0);
+            }
+        }
+        let _leave = Leave(frame.outer);
+        INNERMOST.set(&raw const frame);
+        f(&frame)
+    }
+
+    /// The next instance begins: the scope of the last one is not its.
+    #[inline]
+    pub(crate) fn begin(&self, index: u32) {
+        self.index.set(index);
+        if self.scope.borrow().is_some() {
+            self.scope.replace(None);
+        }
+    }
+}
+
+/// The task of the body that this thread runs.
+#[expect(unsafe_code, reason = "the frame is on this thread's stack, below us")]
+fn innermost<R>(f: impl FnOnce(&Frame) -> R) -> Option<R> {
+    let frame = INNERMOST.get();
+    // SAFETY: `Frame::with` sets the pointer while its frame lives and restores it before that ends.
+    unsafe { frame.as_ref() }.map(f)
+}
+
+/// The task that this thread runs a body of.
+pub(crate) fn current_task() -> Option<Arc<Task>> {
+    innermost(|frame| Arc::clone(&frame.task))
+}
+
+/// The instance that a body runs as.
+#[pyclass(frozen, module = "shoal")]
+pub(crate) struct Current {
+    task: Arc<Task>,
+    #[pyo3(get)]
+    index: u32,
+    scope: Py<PyDict>,
+}
+
+/// The instance that the calling body runs as; outside a body a `RuntimeError`.
+///
+/// >>> import shoal
+/// >>> shoal.map(lambda item: (shoal.current().index, item), ["a", "b"])
+/// [(0, 'a'), (1, 'b')]
+#[pyfunction]
+pub(crate) fn current(py: Python<'_>) -> PyResult<Current> {
+    innermost(|frame| {
+        let scope = match &*frame.scope.borrow() {
+            Some(scope) => Some(scope.clone_ref(py)),
+            None => None,
+        };
+        let scope = match scope {
+            Some(scope) => scope,
+            None => {
+                let scope = crate::case::scope_of(py, &frame.task)?;
+                frame.scope.replace(Some(scope.clone_ref(py)));
+                scope
+            }
+        };
+        Ok(Current {
+            task: Arc::clone(&frame.task),
+            index: frame.index.get(),
+            scope,
+        })
+    })
+    .unwrap_or_else(|| {
+        Err(PyRuntimeError::new_err(
+            "shoal.current() is for bodies: this thread runs none",
+        ))
+    })
+}
+
+#[pymethods]
+impl Current {
+    /// The set it is one of.
+    #[getter]
+    fn set(&self) -> InstanceSet {
+        InstanceSet::of(Arc::clone(&self.task))
+    }
+
+    /// The case that owns the set.
+    #[getter]
+    fn case(&self) -> Case {
+        Case::of(&self.task)
+    }
+
+    /// A dict of its own, which starts as a copy of the case's.
+    #[getter]
+    fn scope(&self, py: Python<'_>) -> Py<PyDict> {
+        self.scope.clone_ref(py)
+    }
+
+    /// Whether it is asked to stop.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.task.set().is_stopped()
+    }
+
+    /// Which try this is, from 1.
+    #[getter]
+    fn attempt(&self) -> u32 {
+        1
+    }
+
+    /// Adds instances to its open set.
+    #[pyo3(signature = (*items))]
+    fn add(&self, py: Python<'_>, items: &Bound<'_, PyTuple>) -> PyResult<()> {
+        body::add(py, &self.task, items)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<shoal.Current instance {} of set {}>", self.index, self.task.set().id())
+    }
+}

@@ -1,0 +1,272 @@
+//! Python functions on the workers: one attach serves many chunks.
+
+use std::{
+    any::Any,
+    collections::HashSet,
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, ThreadId},
+};
+
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::{PyList, PyTuple},
+};
+use shoal_core::{Body, Chunk, Column, Outcome, Set};
+
+use crate::{
+    body::Shown,
+    current::Frame,
+    engine::Inner,
+    errors::Cancelled,
+    failures::Failures,
+    items::Inputs,
+    python::{Context, Entered, Slot, call_none, call_one, call_star, empty_slots},
+    wait,
+};
+
+/// How the function is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// With an item.
+    One,
+    /// With a tuple of items, spread out.
+    Star,
+    /// With a list of at most so many.
+    Batch(u32),
+}
+
+/// A Python function, its items and its values.
+pub(crate) struct Function {
+    call: Py<PyAny>,
+    shape: Shape,
+    setup: Option<Setup>,
+    context: Context,
+    keep: bool,
+    pub(crate) inputs: Inputs,
+    pub(crate) values: Column<Slot>,
+    failures: Failures,
+    engine: Arc<Inner>,
+}
+
+/// `setup=`: runs once in each thread that runs bodies.
+pub(crate) struct Setup {
+    call: Py<PyAny>,
+    done: Mutex<HashSet<ThreadId>>,
+}
+
+impl Setup {
+    pub(crate) fn new(call: Py<PyAny>) -> Self {
+        Self {
+            call,
+            done: Mutex::default(),
+        }
+    }
+
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        let me = thread::current().id();
+        if self.lock().contains(&me) {
+            return Ok(());
+        }
+        call_none(self.call.bind(py))?;
+        self.lock().insert(me);
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<ThreadId>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Function {
+    #[expect(clippy::too_many_arguments, reason = "one call, from spawn, names them all")]
+    pub(crate) fn new(
+        py: Python<'_>,
+        call: Py<PyAny>,
+        shape: Shape,
+        setup: Option<Setup>,
+        keep: bool,
+        inputs: Inputs,
+        count: usize,
+        open: bool,
+        engine: Arc<Inner>,
+    ) -> PyResult<Self> {
+        let values = if open {
+            let values = Column::growing();
+            values.reserve(count);
+            values
+        } else {
+            Column::from_flat(empty_slots(count))
+        };
+        Ok(Self {
+            call,
+            shape,
+            setup,
+            context: Context::of_caller(py)?,
+            keep,
+            inputs,
+            values,
+            failures: Failures::default(),
+            engine,
+        })
+    }
+
+    #[inline]
+    fn one(
+        &self,
+        py: Python<'_>,
+        set: &Arc<Set>,
+        call: &Bound<'_, PyAny>,
+        entered: &mut Entered<'_>,
+        index: u32,
+    ) -> Outcome {
+        let result = self.inputs.get(py, index).and_then(|item| match self.shape {
+            Shape::Star => call_star(call, item.cast::<PyTuple>()?),
+            _ => call_one(call, &item),
+        });
+        match result {
+            Ok(value) => {
+                self.values.get(index as usize).fill(value.unbind());
+                match entered.refresh() {
+                    Ok(()) => Outcome::Completed,
+                    Err(error) => self.lost(py, set, index..index + 1, &error),
+                }
+            }
+            Err(error) => {
+                let outcome = self.lost(py, set, index..index + 1, &error);
+                drop(entered.refresh());
+                outcome
+            }
+        }
+    }
+
+    fn many(&self, py: Python<'_>, call: &Bound<'_, PyAny>, start: u32, stop: u32) -> PyResult<()> {
+        let values = call_one(call, &self.inputs.batch(py, start, stop)?)?;
+        let values = match values.cast_into::<PyList>() {
+            Ok(list) => list,
+            Err(other) => {
+                let other = other.into_inner();
+                let kind = other.get_type().name()?.to_string();
+                match other.try_iter() {
+                    Ok(each) => PyList::new(py, each.collect::<PyResult<Vec<_>>>()?)?,
+                    Err(_) => {
+                        return Err(PyTypeError::new_err(format!(
+                            "a batch body returns as many values as it was given items, here {}; it returned {kind}",
+                            stop - start
+                        )));
+                    }
+                }
+            }
+        };
+        if values.len() != (stop - start) as usize {
+            return Err(PyValueError::new_err(format!(
+                "a batch body returns as many values as it was given items: {} values for {} items",
+                values.len(),
+                stop - start
+            )));
+        }
+        for (index, value) in (start..stop).zip(values.iter()) {
+            self.values.get(index as usize).fill(value.unbind());
+        }
+        Ok(())
+    }
+
+    fn lost(&self, py: Python<'_>, set: &Arc<Set>, range: std::ops::Range<u32>, error: &PyErr) -> Outcome {
+        if error.is_instance_of::<Cancelled>(py) {
+            return Outcome::Cancelled;
+        }
+        if wait::note_signal(py, error) {
+            set.cancel();
+            return Outcome::Cancelled;
+        }
+        for index in range {
+            self.failures.raised(py, index, error);
+        }
+        Outcome::Failed
+    }
+}
+
+impl Body for Function {
+    fn run(&self, chunk: &mut Chunk<'_>) {
+        let set = Arc::clone(chunk.set());
+        Python::attach(|py| {
+            Frame::with(chunk.task(), |frame| {
+                let ready = self
+                    .setup
+                    .as_ref()
+                    .map_or(Ok(()), |setup| setup.prepare(py))
+                    .and_then(|()| self.context.enter(py));
+                let call = self.call.bind(py);
+                match (ready, self.shape) {
+                    (Err(error), _) => {
+                        chunk.each(|index| self.lost(py, &set, index..index + 1, &error));
+                    }
+                    (Ok(mut entered), Shape::Batch(most)) => chunk.spans(most, |start, stop| {
+                        frame.begin(start);
+                        let result = self.many(py, call, start, stop).and_then(|()| entered.refresh());
+                        match result {
+                            Ok(()) => Outcome::Completed,
+                            Err(error) => self.lost(py, &set, start..stop, &error),
+                        }
+                    }),
+                    (Ok(mut entered), _) => chunk.each(|index| {
+                        frame.begin(index);
+                        self.one(py, &set, call, &mut entered, index)
+                    }),
+                }
+            });
+        });
+    }
+
+    fn panicked(&self, index: u32, message: &str) {
+        self.failures.panicked(index, message);
+    }
+
+    fn attend(&self, drive: &mut dyn FnMut()) {
+        // At the interpreter's end there is nothing left to run bodies with.
+        Python::try_attach(|_| drive());
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        // Attached once for all the objects; where the interpreter is gone they are left.
+        Python::try_attach(|_| drop(mem::replace(&mut self.values, Column::growing())));
+    }
+}
+
+impl Shown for Function {
+    fn engine(&self) -> &Arc<Inner> {
+        &self.engine
+    }
+
+    fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    fn item<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+        self.inputs.get(py, index)
+    }
+
+    fn value(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
+        Ok(self.values.get(index as usize).get(py))
+    }
+
+    fn yielded(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
+        let slot = self.values.get(index as usize);
+        Ok(if self.keep { slot.get(py) } else { slot.take(py) })
+    }
+
+    fn whole(&self, _py: Python<'_>) -> Option<Py<PyAny>> {
+        None
+    }
+
+    fn on(&self) -> &'static str {
+        "workers"
+    }
+}

@@ -1,0 +1,184 @@
+//! What the instances of a set are given: indices, a list, a tuple, a range, an array, or what was added to an open set.
+
+use pyo3::{
+    exceptions::PyTypeError,
+    ffi,
+    prelude::*,
+    types::{PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySequence, PySet, PyString, PyTuple},
+};
+use shoal_core::Column;
+
+use crate::python::{Slot, list_of};
+
+/// The items a set was made with.
+pub(crate) enum Items {
+    /// Each gets its index.
+    Index,
+    /// Copied from a list, or drawn from something without an order of its own.
+    List(Box<[Py<PyAny>]>),
+    /// A tuple cannot change.
+    Tuple(Py<PyTuple>),
+    /// Computed.
+    Range { start: i64, step: i64 },
+    /// Shared: what the caller changes in it is seen.
+    Shared(Py<PyAny>),
+}
+
+/// What `items=` turned out to be.
+pub(crate) enum Given {
+    /// So many, all there.
+    Sized(Items, u64),
+    /// One after the other, nobody knows how many.
+    Iterator(Py<PyAny>),
+}
+
+impl Items {
+    /// Takes `items=`; its length is asked for once.
+    pub(crate) fn of(items: &Bound<'_, PyAny>) -> PyResult<Given> {
+        if let Ok(list) = items.cast_exact::<PyList>() {
+            let list: Box<[_]> = list.iter().map(Bound::unbind).collect();
+            let count = list.len() as u64;
+            return Ok(Given::Sized(Self::List(list), count));
+        }
+        if let Ok(tuple) = items.cast_exact::<PyTuple>() {
+            let count = tuple.len() as u64;
+            return Ok(Given::Sized(Self::Tuple(tuple.clone().unbind()), count));
+        }
+        if let Ok(range) = items.cast_exact::<PyRange>()
+            && let (Ok(start), Ok(step)) = (range.start(), range.step())
+        {
+            return Ok(Given::Sized(
+                Self::Range {
+                    start: start as i64,
+                    step: step as i64,
+                },
+                range.len()? as u64,
+            ));
+        }
+        let is_unordered = items.is_instance_of::<PyDict>()
+            || items.is_instance_of::<PySet>()
+            || items.is_instance_of::<PyFrozenSet>();
+        if !is_unordered && items.hasattr("__getitem__")? && items.hasattr("__len__")? && !is_mapping(items)? {
+            let count = items.len()? as u64;
+            return Ok(Given::Sized(Self::Shared(items.clone().unbind()), count));
+        }
+        if items.hasattr("__len__")? {
+            let list: Box<[_]> = items
+                .try_iter()?
+                .map(|item| item.map(Bound::unbind))
+                .collect::<PyResult<_>>()?;
+            let count = list.len() as u64;
+            return Ok(Given::Sized(Self::List(list), count));
+        }
+        match items.try_iter() {
+            Ok(iterator) => Ok(Given::Iterator(iterator.into_any().unbind())),
+            Err(error) if items.hasattr("__aiter__")? => {
+                drop(error);
+                Err(PyTypeError::new_err(
+                    "items is an async iterator, which on=\"workers\" cannot read; collect it into a list first",
+                ))
+            }
+            Err(error) => {
+                drop(error);
+                let kind = items.get_type().name()?.to_string();
+                Err(PyTypeError::new_err(format!(
+                    "items is {kind}, which cannot be iterated over; pass a list, a range, an array or an iterator, or count=n for indices"
+                )))
+            }
+        }
+    }
+
+    /// The item of an index that the set was made with.
+    #[inline]
+    pub(crate) fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Index => Ok(index.into_pyobject(py)?.into_any()),
+            Self::List(list) => Ok(list[index as usize].bind(py).clone()),
+            Self::Tuple(tuple) => tuple.bind(py).get_item(index as usize),
+            Self::Range { start, step } => Ok((start + step * i64::from(index))
+                .into_pyobject(py)?
+                .into_any()),
+            Self::Shared(shared) => shared.bind(py).get_item(index),
+        }
+    }
+
+    fn slice<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self {
+            Self::Shared(shared) if is_array(shared.bind(py)) => {
+                let sequence = shared.bind(py).cast::<PySequence>();
+                match sequence {
+                    Ok(sequence) => sequence
+                        .get_slice(start as usize, stop as usize)
+                        .map(|slice| Some(slice.into_any())),
+                    Err(_) => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn is_mapping(items: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(items.hasattr("keys")? && !items.is_instance_of::<PyString>())
+}
+
+/// Arrays export their memory: numpy's, array.array, memoryview.
+#[expect(unsafe_code, reason = "the check has no safe wrapper")]
+fn is_array(items: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: any object may be asked.
+    unsafe { ffi::PyObject_CheckBuffer(items.as_ptr()) == 1 }
+}
+
+/// The items of a set, with those that were added.
+pub(crate) struct Inputs {
+    first: Items,
+    first_count: u32,
+    added: Option<Column<Slot>>,
+}
+
+impl Inputs {
+    pub(crate) fn new(first: Items, first_count: u32, open: bool) -> Self {
+        Self {
+            first,
+            first_count,
+            added: open.then(Column::growing),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+        match &self.added {
+            Some(added) if index >= self.first_count => Ok(added
+                .get((index - self.first_count) as usize)
+                .get(py)
+                .map_or_else(|| py.None().into_bound(py), |item| item.into_bound(py))),
+            _ => self.first.get(py, index),
+        }
+    }
+
+    /// A stretch of items, as batch bodies get them: a slice of an array, else a list.
+    pub(crate) fn batch<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Bound<'py, PyAny>> {
+        if stop <= self.first_count
+            && let Some(slice) = self.first.slice(py, start, stop)?
+        {
+            return Ok(slice);
+        }
+        let items = (start..stop)
+            .map(|index| self.get(py, index).map(Bound::unbind))
+            .collect::<PyResult<Vec<_>>>()?;
+        let mut items = items.into_iter();
+        let count = (stop - start) as usize;
+        Ok(list_of(py, count, |_| items.next().unwrap_or_else(|| py.None()))?.into_any())
+    }
+
+    /// Puts added items where the bodies will look, from that index on.
+    pub(crate) fn place(&self, py: Python<'_>, start: u32, items: impl ExactSizeIterator<Item = Py<PyAny>>) {
+        if let Some(added) = &self.added {
+            let first = (start - self.first_count) as usize;
+            added.reserve(first + items.len());
+            for (k, item) in items.enumerate() {
+                added.get(first + k).put(py, item);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The few places that need the interpreter's C interface: fast calls, object slots without a lock, contexts.
+#![expect(unsafe_code, reason = "CPython's C interface")]
+
+use std::{
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+use pyo3::{exceptions::PySystemError, ffi, prelude::*, sync::PyOnceLock};
+
+/// A place for one object that is written once by whoever owns the index, and read by anybody after it settled.
+#[derive(Default)]
+#[repr(transparent)]
+pub(crate) struct Slot(AtomicPtr<ffi::PyObject>);
+
+impl Slot {
+    /// The first object of an empty slot. The set's own words publish it.
+    #[inline]
+    pub(crate) fn fill(&self, object: Py<PyAny>) {
+        self.0.store(object.into_ptr(), Ordering::Release);
+    }
+
+    /// Puts an object here; what was here goes.
+    pub(crate) fn put(&self, py: Python<'_>, object: Py<PyAny>) {
+        let before = self.0.swap(object.into_ptr(), Ordering::AcqRel);
+        // SAFETY: `put` and `take` swap pointers whose reference the slot owns, so `before` is ours to give up.
+        drop(unsafe { Bound::from_owned_ptr_or_opt(py, before) });
+    }
+
+    /// A new reference to what is here.
+    pub(crate) fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let object = self.0.load(Ordering::Acquire);
+        // SAFETY: the slot owns a reference as long as the pointer is in it; `take` is only called by what owns the values.
+        unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }.map(Bound::unbind)
+    }
+
+    /// Takes out what is here.
+    pub(crate) fn take(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let object = self.0.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: the reference moves from the slot to the answer.
+        unsafe { Bound::from_owned_ptr_or_opt(py, object) }.map(Bound::unbind)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let object = *self.0.get_mut();
+        if !object.is_null() {
+            // An interpreter that is gone has freed what it had.
+            Python::try_attach(|py| {
+                // SAFETY: nobody else sees the slot any more, and its reference is given up.
+                drop(unsafe { Bound::from_owned_ptr(py, object) });
+            });
+        }
+    }
+}
+
+/// Zeroed memory is a column of empty slots.
+pub(crate) fn empty_slots(count: usize) -> Box<[Slot]> {
+    let slots: Box<[AtomicPtr<ffi::PyObject>]> = bytemuck::zeroed_slice_box(count);
+    let raw = Box::into_raw(slots);
+    // SAFETY: `Slot` is a transparent wrapper, so layout and length are the same.
+    unsafe { Box::from_raw(raw as *mut [Slot]) }
+}
+
+unsafe extern "C-unwind" {
+    /// As pyo3's, but it may unwind: a thread that wants the interpreter back while that is being finalised is ended by `pthread_exit`.
+    fn PyObject_Vectorcall(
+        callable: *mut ffi::PyObject,
+        args: *const *mut ffi::PyObject,
+        nargsf: usize,
+        kwnames: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
+/// Stops the thread for good where the interpreter ends it: Rust's frames above must not be unwound by that.
+struct HangInstead;
+
+impl Drop for HangInstead {
+    fn drop(&mut self) {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Calls with one argument, at the cost of CPython's own calls.
+#[inline]
+pub(crate) fn call_one<'py>(
+    function: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let args = [ptr::null_mut(), argument.as_ptr()];
+    // SAFETY: one argument follows the free place that PY_VECTORCALL_ARGUMENTS_OFFSET promises; both objects live through the call.
+    unsafe { vectorcall(function, args.as_ptr().add(1), 1) }
+}
+
+/// Calls with the elements of a tuple.
+#[inline]
+pub(crate) fn call_star<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, pyo3::types::PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut args = vec![ptr::null_mut()];
+    args.extend(arguments.iter_borrowed().map(|argument| argument.as_ptr()));
+    // SAFETY: as in `call_one`; the tuple keeps its elements alive.
+    unsafe { vectorcall(function, args.as_ptr().add(1), args.len() - 1) }
+}
+
+/// Calls without arguments.
+pub(crate) fn call_none<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let args: [*mut ffi::PyObject; 1] = [ptr::null_mut()];
+    // SAFETY: no arguments after the free place.
+    unsafe { vectorcall(function, args.as_ptr().add(1), 0) }
+}
+
+/// # Safety
+/// `args` points to `count` live objects, with a writable place before them.
+#[inline]
+unsafe fn vectorcall<'py>(
+    function: &Bound<'py, PyAny>,
+    args: *const *mut ffi::PyObject,
+    count: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let guard = HangInstead;
+    // SAFETY: by this function's contract; we are attached, as `function` shows.
+    let result = unsafe {
+        PyObject_Vectorcall(
+            function.as_ptr(),
+            args,
+            count | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
+            ptr::null_mut(),
+        )
+    };
+    std::mem::forget(guard);
+    // SAFETY: a vectorcall answers with a new reference, or null and an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+}
+
+/// The caller's `contextvars`, for bodies to run in copies of.
+pub(crate) struct Context(Py<PyAny>);
+
+impl Context {
+    pub(crate) fn of_caller(py: Python<'_>) -> PyResult<Self> {
+        // SAFETY: a new reference or null and an exception.
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }
+            .map(|context| Self(context.unbind()))
+    }
+
+    /// Enters a copy of it, to be left when the answer goes.
+    pub(crate) fn enter<'py>(&self, py: Python<'py>) -> PyResult<Entered<'py>> {
+        let base = self.0.bind(py).clone();
+        let copy = copy(&base)?;
+        enter(&copy)?;
+        Ok(Entered { base, copy })
+    }
+}
+
+fn copy<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a context in, a new reference or null and an exception out.
+    unsafe { Bound::from_owned_ptr_or_err(context.py(), ffi::PyContext_Copy(context.as_ptr())) }
+}
+
+fn enter(context: &Bound<'_, PyAny>) -> PyResult<()> {
+    // SAFETY: it is a context, and a fresh copy, so nobody else has entered it.
+    match unsafe { ffi::PyContext_Enter(context.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(context.py())),
+    }
+}
+
+/// Whether two contexts hold the same variables: one comparison of the pointers to what they hold.
+#[inline]
+fn share_variables(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> bool {
+    static OFFSET: PyOnceLock<Option<usize>> = PyOnceLock::new();
+    let offset = OFFSET.get_or_init(one.py(), || variables_offset(one.py()).ok().flatten());
+    match *offset {
+        // SAFETY: `variables_offset` found it inside the objects of this type.
+        Some(offset) => unsafe { word_at(one, offset) == word_at(other, offset) },
+        None => one.eq(other).unwrap_or(false),
+    }
+}
+
+/// Where a context keeps the pointer to its variables: the only word of it that setting a variable changes.
+fn variables_offset(py: Python<'_>) -> PyResult<Option<usize>> {
+    let contextvars = py.import("contextvars")?;
+    let variable = contextvars.getattr("ContextVar")?.call1(("shoal probe",))?;
+    let context = contextvars.call_method0("copy_context")?;
+    let size: usize = context.get_type().getattr("__basicsize__")?.extract()?;
+    let words = |context: &Bound<'_, PyAny>| -> Vec<usize> {
+        (size_of::<ffi::PyObject>()..=size - size_of::<usize>())
+            .step_by(size_of::<usize>())
+            // SAFETY: inside the object, whose size its type says.
+            .map(|offset| unsafe { word_at(context, offset) })
+            .collect()
+    };
+    let before = words(&context);
+    context.call_method1("run", (variable.getattr("set")?, 1))?;
+    let changed: Vec<usize> = words(&context)
+        .iter()
+        .zip(&before)
+        .enumerate()
+        .filter(|(_, (now, then))| now != then)
+        .map(|(k, _)| size_of::<ffi::PyObject>() + k * size_of::<usize>())
+        .collect();
+    Ok(match changed[..] {
+        [offset] => Some(offset),
+        _ => None,
+    })
+}
+
+/// # Safety
+/// `offset` is that of an aligned word inside the object.
+#[inline]
+unsafe fn word_at(object: &Bound<'_, PyAny>, offset: usize) -> usize {
+    // SAFETY: by this function's contract; atomic, for on a free-threaded build another thread may be writing.
+    unsafe {
+        (*object.as_ptr().byte_add(offset).cast::<AtomicUsize>()).load(Ordering::Relaxed)
+    }
+}
+
+/// A copy of a context that this thread is in.
+pub(crate) struct Entered<'py> {
+    base: Bound<'py, PyAny>,
+    copy: Bound<'py, PyAny>,
+}
+
+impl Entered<'_> {
+    /// What a body set, its siblings must not see: then the next one gets a copy of its own.
+    #[inline]
+    pub(crate) fn refresh(&mut self) -> PyResult<()> {
+        if share_variables(&self.copy, &self.base) {
+            return Ok(());
+        }
+        self.leave();
+        self.copy = copy(&self.base)?;
+        enter(&self.copy)
+    }
+
+    fn leave(&self) {
+        // SAFETY: this thread entered it and leaves in reverse order; an error says that a body left it already.
+        if unsafe { ffi::PyContext_Exit(self.copy.as_ptr()) } != 0 {
+            drop(PyErr::take(self.copy.py()));
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Makes a list of so many objects.
+pub(crate) fn list_of<'py>(
+    py: Python<'py>,
+    count: usize,
+    mut object: impl FnMut(usize) -> Py<PyAny>,
+) -> PyResult<Bound<'py, pyo3::types::PyList>> {
+    let length = ffi::Py_ssize_t::try_from(count)
+        .map_err(|_| PySystemError::new_err("a list of more than 2**63 values"))?;
+    // SAFETY: a new list or null; every place is filled before anybody else sees it, each with a reference it owns.
+    unsafe {
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
+        for k in 0..count {
+            ffi::PyList_SET_ITEM(list.as_ptr(), k as ffi::Py_ssize_t, object(k).into_ptr());
+        }
+        Ok(list.cast_into_unchecked())
+    }
+}
