@@ -268,7 +268,7 @@ def test_the_pool_is_named_and_its_threads_go_with_the_engine():
     before = named()
     with shoal.Engine(workers=3) as engine:
         shoal.map(quick, range(100), engine=engine)
-        assert named() >= before + 3
+        eventually(lambda: named() >= before + 3, "naming of the threads")
     eventually(lambda: named() <= before, "going of the engine's threads")
 
 

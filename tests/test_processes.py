@@ -76,7 +76,7 @@ def test_a_forked_child_leaves_without_hanging():
         if pid == 0:
             sys.exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-    """)
+    """, stacks=False)
 
 
 @needs_fork

@@ -1,6 +1,6 @@
-//! The whole life of COUNT instances that do nothing, run by the calling thread: what `benches/instructions.py` counts instructions of.
+//! The whole life of COUNT instances that do nothing, in chunks of CHUNK, run by the calling thread: what `benches/instructions.py` counts instructions of.
 //!
-//! `cargo run --release -p shoal-core --example life -- COUNT`
+//! `cargo run --release -p shoal-core --example life -- COUNT [CHUNK]`
 
 use std::{any::Any, hint::black_box, process::ExitCode, sync::Arc};
 
@@ -29,10 +29,12 @@ impl Body for Nothing {
 }
 
 fn main() -> ExitCode {
-    let Some(count) = std::env::args().nth(1).and_then(|n| n.parse().ok()) else {
-        eprintln!("usage: life COUNT");
+    let mut arguments = std::env::args().skip(1).map(|n| n.parse::<u32>().ok());
+    let Some(Some(count)) = arguments.next() else {
+        eprintln!("usage: life COUNT [CHUNK]");
         return ExitCode::FAILURE;
     };
+    let chunk = arguments.next().flatten();
     let engine = Engine::new(Options {
         workers: Some(1),
         ..Options::default()
@@ -41,10 +43,9 @@ fn main() -> ExitCode {
     let cost = Arc::new(Cost::new());
     // A first set, so that the body's cost is known and chunks have the size they keep.
     for count in [10_000, count] {
-        // Fixed: under valgrind time is stretched, and chunks that follow it would count for more than they do.
         let spec = Spec {
-            chunk: Some(4096),
-            ..Spec::of(count)
+            chunk,
+            ..Spec::of(u64::from(count))
         };
         let task = engine
             .create(spec, Arc::clone(&cost), Nothing)
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
             ..Waiting::default()
         });
         assert_eq!(decision, Some(Decision::Fired));
-        assert_eq!(u64::from(task.set().counts().completed), count);
+        assert_eq!(task.set().counts().completed, count);
     }
     ExitCode::SUCCESS
 }

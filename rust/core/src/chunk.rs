@@ -140,9 +140,11 @@ impl<'a> Chunk<'a> {
     /// Runs each instance of a compiled body that cannot panic, with nothing but a look at the stop word between two.
     #[inline]
     pub fn each_native(&mut self, mut f: impl FnMut(u32) -> Outcome) {
+        // Held here: reached through `self` it would be looked up before each body.
+        let set: &Set = self.set;
         while let Some(stop) = self.next_block() {
             let mut index = self.at;
-            while index < stop && !self.set.is_stopped() {
+            while index < stop && !set.is_stopped() {
                 let outcome = f(index);
                 if outcome != Outcome::Completed {
                     self.at = index;

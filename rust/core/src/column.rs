@@ -115,13 +115,18 @@ impl<T: Default> Column<T> {
     #[must_use]
     #[inline]
     pub fn get(&self, index: usize) -> &T {
+        &self.from(index)[0]
+    }
+
+    /// What lies together in memory from an index on that exists.
+    #[inline]
+    fn from(&self, index: usize) -> &[T] {
         match &self.kind {
-            Kind::Flat(flat) => &flat[index],
+            Kind::Flat(flat) => &flat[index..],
             Kind::Growing(segments) => {
                 let (segment, offset) = place(index);
-                &segments.made[segment]
-                    .get()
-                    .expect("reserved before published")[offset]
+                let made = segments.made[segment].get();
+                &made.expect("reserved before published")[offset..]
             }
         }
     }
@@ -172,16 +177,21 @@ impl States {
         let pattern = EVERY_LANE * state as u64;
         let mut index = start;
         while index < stop {
-            let lane = index % LANES;
-            let lanes = (LANES - lane).min(stop - index);
-            let word = self.0.get((index / LANES) as usize);
-            if lanes == LANES {
-                word.store(pattern, Ordering::Release);
+            let words = self.0.from((index / LANES) as usize);
+            let whole = ((stop - index) / LANES) as usize;
+            if index % LANES == 0 && whole > 0 {
+                let words = &words[..whole.min(words.len())];
+                for word in words {
+                    word.store(pattern, Ordering::Release);
+                }
+                index += LANES * words.len() as u32;
             } else {
+                let lane = index % LANES;
+                let lanes = (LANES - lane).min(stop - index);
                 let mask = ((1u64 << (8 * lanes)) - 1) << (8 * lane);
-                word.fetch_or(pattern & mask, Ordering::AcqRel);
+                words[0].fetch_or(pattern & mask, Ordering::AcqRel);
+                index += lanes;
             }
-            index += lanes;
         }
     }
 }

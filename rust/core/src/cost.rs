@@ -10,6 +10,9 @@ use crate::clock::Clock;
 /// Ticks are kept in sixteenths, so that a body of a few ticks has a size.
 const SIXTEENTHS: u64 = 16;
 
+/// Fewer bodies than this tell nothing about the next one.
+const ENOUGH_SEEN: u64 = 16;
+
 /// The times that chunks are cut by, in ticks of one clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -52,6 +55,8 @@ impl Pace {
 pub struct Cost {
     /// Sixteenths of a tick an instance; 0 is never measured.
     each: AtomicU64,
+    /// Bodies measured, as far as it matters.
+    seen: AtomicU64,
     /// The longest stretch between two looks at the clock lately, in ticks.
     peak: AtomicU64,
 }
@@ -74,7 +79,8 @@ impl Cost {
 
     /// Whether every body seen lately took less than a millisecond.
     pub(crate) fn is_short(&self, pace: &Pace) -> bool {
-        self.each.load(Ordering::Relaxed) != 0 && self.peak.load(Ordering::Relaxed) < pace.short
+        self.seen.load(Ordering::Relaxed) >= ENOUGH_SEEN
+            && self.peak.load(Ordering::Relaxed) < pace.short
     }
 
     /// Learns from `count` bodies that took `ticks` together, none of them longer than `longest`.
@@ -90,6 +96,10 @@ impl Cost {
             each => each - (each - sample) / 4,
         };
         self.each.store(each, Ordering::Relaxed);
+        let seen = self.seen.load(Ordering::Relaxed);
+        if seen < ENOUGH_SEEN {
+            self.seen.store(seen + u64::from(count), Ordering::Relaxed);
+        }
         let peak = self.peak.load(Ordering::Relaxed);
         if longest > peak {
             self.peak.store(longest, Ordering::Relaxed);
@@ -167,6 +177,16 @@ mod tests {
             "not below what is worth a claim"
         );
         assert_eq!(of(10_000).chunk(8, 2, &pace()), 1);
+    }
+
+    #[test]
+    fn a_body_is_short_when_enough_were_seen_and_all_were() {
+        let cost = of(100);
+        assert!(!cost.is_short(&pace()), "one says nothing");
+        cost.learn(100, 10_000, 200);
+        assert!(cost.is_short(&pace()));
+        cost.learn(1, 2_000_000, 2_000_000);
+        assert!(!cost.is_short(&pace()));
     }
 
     #[test]

@@ -58,6 +58,8 @@ mod set;
 mod state;
 mod sync;
 mod tally;
+#[cfg(all(test, any(loom, shuttle)))]
+mod tests;
 mod ticks;
 mod verdict;
 

@@ -170,7 +170,8 @@ impl Case {
         let timeout = wait::seconds(timeout)?;
         let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
         for entry in py.detach(|| self.core.sets()) {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+            let left = deadline
+                .map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
             let drained = match entry.task.upgrade() {
                 Some(task) => wait::wait(py, &task, For::Drained, left, false, false)?.is_some(),
                 None => wait::until(py, left, |slice| {
@@ -197,7 +198,11 @@ impl Case {
     }
 
     fn __repr__(&self) -> String {
-        format!("<shoal.Case {:?} {}>", self.core.id(), self.core.state().name())
+        format!(
+            "<shoal.Case {:?} {}>",
+            self.core.id(),
+            self.core.state().name()
+        )
     }
 }
 

@@ -151,6 +151,10 @@ impl Current {
     }
 
     fn __repr__(&self) -> String {
-        format!("<shoal.Current instance {} of set {}>", self.index, self.task.set().id())
+        format!(
+            "<shoal.Current instance {} of set {}>",
+            self.index,
+            self.task.set().id()
+        )
     }
 }

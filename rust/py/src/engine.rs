@@ -74,7 +74,9 @@ impl Inner {
             {
                 return Ok(Arc::clone(inner));
             }
-            let fresh = py.detach(|| Inner::new(Options::default())).map_err(errors::raised)?;
+            let fresh = py
+                .detach(|| Inner::new(Options::default()))
+                .map_err(errors::raised)?;
             let fresh = Box::into_raw(Box::new(fresh));
             if DEFAULT
                 .compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire)
@@ -86,7 +88,10 @@ impl Inner {
         }
     }
 
-    pub(crate) fn or_default(py: Python<'_>, engine: Option<&Bound<'_, Engine>>) -> PyResult<Arc<Self>> {
+    pub(crate) fn or_default(
+        py: Python<'_>,
+        engine: Option<&Bound<'_, Engine>>,
+    ) -> PyResult<Arc<Self>> {
         match engine {
             Some(engine) => {
                 let inner = &engine.get().inner;
@@ -126,7 +131,9 @@ fn code_of<'py>(function: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
     if let Ok(code) = function.getattr(pyo3::intern!(py, "__code__")) {
         return code;
     }
-    if function.is_instance_of::<pyo3::types::PyCFunction>() || function.is_instance_of::<pyo3::types::PyType>() {
+    if function.is_instance_of::<pyo3::types::PyCFunction>()
+        || function.is_instance_of::<pyo3::types::PyType>()
+    {
         return function.clone();
     }
     match function.getattr(pyo3::intern!(py, "__func__")) {
@@ -192,10 +199,12 @@ fn workers_of(workers: &Bound<'_, PyAny>) -> PyResult<u32> {
     const MOST: u64 = 4096;
     match whole_number(workers, "workers") {
         Ok(n) if (1..=MOST).contains(&n) => Ok(n as u32),
-        Ok(n) => Err(PyValueError::new_err(format!("workers={n} is outside 1 to {MOST}"))),
-        Err(text) if workers.is_instance_of::<PyInt>() => {
-            Err(PyValueError::new_err(format!("{text}; workers is 1 to {MOST}")))
-        }
+        Ok(n) => Err(PyValueError::new_err(format!(
+            "workers={n} is outside 1 to {MOST}"
+        ))),
+        Err(text) if workers.is_instance_of::<PyInt>() => Err(PyValueError::new_err(format!(
+            "{text}; workers is 1 to {MOST}"
+        ))),
         Err(text) => Err(PyTypeError::new_err(text)),
     }
 }
@@ -367,7 +376,9 @@ impl Engine {
                 set.wait_drained(until).then_some(())
             })?;
         }
-        wait::until(py, None, |slice| self.inner.core.close(cancel, slice).then_some(()))?;
+        wait::until(py, None, |slice| {
+            self.inner.core.close(cancel, slice).then_some(())
+        })?;
         Ok(())
     }
 
@@ -404,7 +415,11 @@ impl Engine {
         } else {
             "open"
         };
-        format!("<shoal.Engine {:?} {state}, {} workers>", self.inner.name, self.workers())
+        format!(
+            "<shoal.Engine {:?} {state}, {} workers>",
+            self.inner.name,
+            self.workers()
+        )
     }
 }
 
@@ -432,7 +447,10 @@ pub(crate) struct Event {
 #[pymethods]
 impl Event {
     fn __repr__(&self) -> String {
-        format!("<shoal.Event {}: set {} {} {}..{}>", self.seq, self.set, self.kind, self.start, self.stop)
+        format!(
+            "<shoal.Event {}: set {} {} {}..{}>",
+            self.seq, self.set, self.kind, self.start, self.stop
+        )
     }
 }
 
@@ -460,6 +478,9 @@ pub(crate) struct Ticks {
 #[pymethods]
 impl Ticks {
     fn __repr__(&self) -> String {
-        format!("<shoal.Ticks: {} of {} sets over the budget of {} {} an instance>", self.over_budget, self.sets, self.budget, self.unit)
+        format!(
+            "<shoal.Ticks: {} of {} sets over the budget of {} {} an instance>",
+            self.over_budget, self.sets, self.budget, self.unit
+        )
     }
 }

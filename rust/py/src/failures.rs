@@ -54,7 +54,8 @@ impl Failures {
 
     /// A body raised.
     pub(crate) fn raised(&self, py: Python<'_>, index: u32, error: &PyErr) {
-        let value = error.value(py);
+        // With its traceback, which an error on its way keeps apart.
+        let value = &error.clone_ref(py).into_value(py).into_bound(py);
         if value.is_instance_of::<PyKeyboardInterrupt>() || value.is_instance_of::<PySystemExit>() {
             let _ = self.fatal.set(value.clone().unbind());
         }
@@ -107,10 +108,7 @@ impl Failures {
             Made(PyErr),
         }
         let seen = {
-            let failures = self
-                .by_index
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let failures = self.by_index.lock().unwrap_or_else(PoisonError::into_inner);
             match failures.get(&index) {
                 None => return Ok(None),
                 Some(Failure::Raised(error)) => Seen::Object(error.clone_ref(py)),
@@ -162,6 +160,10 @@ fn location(py: Python<'_>, error: &PyErr) -> Option<String> {
     }
     let line: u32 = at.getattr("tb_lineno").ok()?.extract().ok()?;
     let code = at.getattr("tb_frame").ok()?.getattr("f_code").ok()?;
-    let file = code.getattr("co_filename").ok()?.cast_into::<PyString>().ok()?;
+    let file = code
+        .getattr("co_filename")
+        .ok()?
+        .cast_into::<PyString>()
+        .ok()?;
     Some(format!("{file}:{line}"))
 }

@@ -80,7 +80,10 @@ impl Setup {
 }
 
 impl Function {
-    #[expect(clippy::too_many_arguments, reason = "one call, from spawn, names them all")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call, from spawn, names them all"
+    )]
     pub(crate) fn new(
         py: Python<'_>,
         call: Py<PyAny>,
@@ -121,10 +124,13 @@ impl Function {
         entered: &mut Entered<'_>,
         index: u32,
     ) -> Outcome {
-        let result = self.inputs.get(py, index).and_then(|item| match self.shape {
-            Shape::Star => call_star(call, item.cast::<PyTuple>()?),
-            _ => call_one(call, &item),
-        });
+        let result = self
+            .inputs
+            .get(py, index)
+            .and_then(|item| match self.shape {
+                Shape::Star => call_star(call, item.cast::<PyTuple>()?),
+                _ => call_one(call, &item),
+            });
         match result {
             Ok(value) => {
                 self.values.get(index as usize).fill(value.unbind());
@@ -172,7 +178,13 @@ impl Function {
         Ok(())
     }
 
-    fn lost(&self, py: Python<'_>, set: &Arc<Set>, range: std::ops::Range<u32>, error: &PyErr) -> Outcome {
+    fn lost(
+        &self,
+        py: Python<'_>,
+        set: &Arc<Set>,
+        range: std::ops::Range<u32>,
+        error: &PyErr,
+    ) -> Outcome {
         if error.is_instance_of::<Cancelled>(py) {
             return Outcome::Cancelled;
         }
@@ -204,7 +216,9 @@ impl Body for Function {
                     }
                     (Ok(mut entered), Shape::Batch(most)) => chunk.spans(most, |start, stop| {
                         frame.begin(start);
-                        let result = self.many(py, call, start, stop).and_then(|()| entered.refresh());
+                        let result = self
+                            .many(py, call, start, stop)
+                            .and_then(|()| entered.refresh());
                         match result {
                             Ok(()) => Outcome::Completed,
                             Err(error) => self.lost(py, &set, start..stop, &error),
@@ -259,7 +273,11 @@ impl Shown for Function {
 
     fn yielded(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
         let slot = self.values.get(index as usize);
-        Ok(if self.keep { slot.get(py) } else { slot.take(py) })
+        Ok(if self.keep {
+            slot.get(py)
+        } else {
+            slot.take(py)
+        })
     }
 
     fn whole(&self, _py: Python<'_>) -> Option<Py<PyAny>> {

@@ -63,7 +63,11 @@ impl Gate {
 }
 
 /// Calls a continuation; what it raises goes where Python sends what nobody can catch.
-pub(crate) fn call_back<'py>(py: Python<'py>, f: &Py<PyAny>, argument: PyResult<Bound<'py, PyAny>>) {
+pub(crate) fn call_back<'py>(
+    py: Python<'py>,
+    f: &Py<PyAny>,
+    argument: PyResult<Bound<'py, PyAny>>,
+) {
     let f = f.bind(py);
     if let Err(error) = argument.and_then(|argument| call_one(f, &argument)) {
         error.write_unraisable(py, Some(f));
@@ -104,7 +108,9 @@ impl Gate {
     fn arrive(&self, py: Python<'_>, n: u64) -> PyResult<bool> {
         match &self.kind {
             Kind::Alone { gate, .. } if n > 0 => Ok(py.detach(|| gate.arrive(n))),
-            Kind::Alone { .. } => Err(PyValueError::new_err("arrive(0) is no arrival; n is 1 or more")),
+            Kind::Alone { .. } => Err(PyValueError::new_err(
+                "arrive(0) is no arrival; n is 1 or more",
+            )),
             Kind::OfSet(_) => Err(PyTypeError::new_err(
                 "this is the gate of a set: its instances arrive by settling",
             )),
@@ -207,10 +213,19 @@ impl Gate {
         let state = self.decision().map_or("waiting", Decision::name);
         match &self.kind {
             Kind::Alone { gate, name, .. } => {
-                let name = name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
-                format!("<shoal.Gate{name} {state}: {} of {} arrived>", gate.arrived(), gate.target())
+                let name = name
+                    .as_ref()
+                    .map(|name| format!(" {name:?}"))
+                    .unwrap_or_default();
+                format!(
+                    "<shoal.Gate{name} {state}: {} of {} arrived>",
+                    gate.arrived(),
+                    gate.target()
+                )
             }
-            Kind::OfSet(instances) => format!("<shoal.Gate of set {} {state}>", instances.set().id()),
+            Kind::OfSet(instances) => {
+                format!("<shoal.Gate of set {} {state}>", instances.set().id())
+            }
         }
     }
 }

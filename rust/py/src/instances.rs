@@ -93,7 +93,13 @@ impl InstanceSet {
         Ok(())
     }
 
-    fn wait_for(&self, py: Python<'_>, what: For, timeout: Option<&Bound<'_, PyAny>>, cancel: bool) -> PyResult<Option<Decision>> {
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        what: For,
+        timeout: Option<&Bound<'_, PyAny>>,
+        cancel: bool,
+    ) -> PyResult<Option<Decision>> {
         let timeout = wait::seconds(timeout)?;
         match &self.task {
             Some(task) => wait::wait(py, task, what, timeout, false, cancel),
@@ -103,7 +109,11 @@ impl InstanceSet {
     }
 
     /// The values of the completed, in order; `fill` for the others.
-    fn collect<'py>(&self, py: Python<'py>, fill: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn collect<'py>(
+        &self,
+        py: Python<'py>,
+        fill: Option<&Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Some(body) = self.shown() else {
             return Err(PyRuntimeError::new_err(
                 "the values of this set went with its last handle; only its record is kept",
@@ -132,9 +142,16 @@ impl InstanceSet {
         let counts = names::counts(py, self.set.counts())?;
         let (errors, values) = (self.errors(py)?, self.values(py)?);
         let Some(body) = self.shown() else {
-            return Ok(PyRuntimeError::new_err("only the record of this set is kept"));
+            return Ok(PyRuntimeError::new_err(
+                "only the record of this set is kept",
+            ));
         };
-        let text = format!("{} is {}: {}", self.title(), decision.name(), self.counted());
+        let text = format!(
+            "{} is {}: {}",
+            self.title(),
+            decision.name(),
+            self.counted()
+        );
         let arguments = (text, counts, errors.clone(), values);
         Ok(match decision {
             Decision::Cancelled => SetCancelled::new_err(unbound(arguments)),
@@ -143,7 +160,10 @@ impl InstanceSet {
                 let error = SetFailed::new_err(unbound(arguments));
                 let failures = body.failures();
                 if let Some(cause) = failures.of_feeder() {
-                    error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone().into_any())));
+                    error.set_cause(
+                        py,
+                        Some(PyErr::from_value(cause.bind(py).clone().into_any())),
+                    );
                 } else if !errors.is_empty() {
                     let first: Vec<_> = errors.values().iter().take(IN_A_GROUP).collect();
                     let text = format!("{} of {} failed", errors.len(), self.set.len());
@@ -187,7 +207,11 @@ impl InstanceSet {
     }
 
     /// What `map` gives: the values, moved out, or the body's own exception.
-    pub(crate) fn mapped<'py>(&self, py: Python<'py>, decision: Decision) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn mapped<'py>(
+        &self,
+        py: Python<'py>,
+        decision: Decision,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let Some(body) = self.shown() else {
             return Ok(py.None().into_bound(py));
         };
@@ -203,7 +227,10 @@ impl InstanceSet {
                     values.push(body.yielded(py, index)?.unwrap_or_else(|| py.None()));
                 }
                 let mut values = values.into_iter();
-                return Ok(list_of(py, count as usize, |_| values.next().unwrap_or_else(|| py.None()))?.into_any());
+                return Ok(list_of(py, count as usize, |_| {
+                    values.next().unwrap_or_else(|| py.None())
+                })?
+                .into_any());
             }
             return self.collect(py, None);
         }
@@ -222,7 +249,9 @@ impl InstanceSet {
 
 type Arguments = (String, Py<PyAny>, Py<PyDict>, Py<PyDict>);
 
-fn unbound((text, counts, errors, values): (String, Py<PyAny>, Bound<'_, PyDict>, Bound<'_, PyDict>)) -> Arguments {
+fn unbound(
+    (text, counts, errors, values): (String, Py<PyAny>, Bound<'_, PyDict>, Bound<'_, PyDict>),
+) -> Arguments {
     (text, counts, errors.unbind(), values.unbind())
 }
 
@@ -452,7 +481,11 @@ impl InstanceSet {
         let instances = self.clone();
         self.set.on_decided(Box::new(move |_| {
             Python::try_attach(|py| {
-                call_back(py, &f, Bound::new(py, instances.clone()).map(Bound::into_any));
+                call_back(
+                    py,
+                    &f,
+                    Bound::new(py, instances.clone()).map(Bound::into_any),
+                );
             });
         }));
     }
@@ -497,7 +530,11 @@ impl InstanceSet {
             None if self.set.is_open() => "active",
             None => "running",
         };
-        format!("<shoal.InstanceSet {} {state}: {}>", self.title(), self.counted())
+        format!(
+            "<shoal.InstanceSet {} {state}: {}>",
+            self.title(),
+            self.counted()
+        )
     }
 
     /// For the feeder: adds items, false where the set takes none any more.

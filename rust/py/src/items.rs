@@ -4,7 +4,9 @@ use pyo3::{
     exceptions::PyTypeError,
     ffi,
     prelude::*,
-    types::{PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySequence, PySet, PyString, PyTuple},
+    types::{
+        PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySequence, PySet, PyString, PyTuple,
+    },
 };
 use shoal_core::Column;
 
@@ -58,7 +60,11 @@ impl Items {
         let is_unordered = items.is_instance_of::<PyDict>()
             || items.is_instance_of::<PySet>()
             || items.is_instance_of::<PyFrozenSet>();
-        if !is_unordered && items.hasattr("__getitem__")? && items.hasattr("__len__")? && !is_mapping(items)? {
+        if !is_unordered
+            && items.hasattr("__getitem__")?
+            && items.hasattr("__len__")?
+            && !is_mapping(items)?
+        {
             let count = items.len()? as u64;
             return Ok(Given::Sized(Self::Shared(items.clone().unbind()), count));
         }
@@ -102,7 +108,12 @@ impl Items {
         }
     }
 
-    fn slice<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn slice<'py>(
+        &self,
+        py: Python<'py>,
+        start: u32,
+        stop: u32,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Shared(shared) if is_array(shared.bind(py)) => {
                 let sequence = shared.bind(py).cast::<PySequence>();
@@ -157,7 +168,12 @@ impl Inputs {
     }
 
     /// A stretch of items, as batch bodies get them: a slice of an array, else a list.
-    pub(crate) fn batch<'py>(&self, py: Python<'py>, start: u32, stop: u32) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        start: u32,
+        stop: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if stop <= self.first_count
             && let Some(slice) = self.first.slice(py, start, stop)?
         {
@@ -172,7 +188,12 @@ impl Inputs {
     }
 
     /// Puts added items where the bodies will look, from that index on.
-    pub(crate) fn place(&self, py: Python<'_>, start: u32, items: impl ExactSizeIterator<Item = Py<PyAny>>) {
+    pub(crate) fn place(
+        &self,
+        py: Python<'_>,
+        start: u32,
+        items: impl ExactSizeIterator<Item = Py<PyAny>>,
+    ) {
         if let Some(added) = &self.added {
             let first = (start - self.first_count) as usize;
             added.reserve(first + items.len());

@@ -3,7 +3,7 @@
 
 use std::{any::Any, ffi::c_void, sync::Arc};
 
-use pyo3::{buffer::PyUntypedBuffer, exceptions::PyTypeError, prelude::*, types::PyList};
+use pyo3::{exceptions::PyTypeError, ffi, prelude::*, types::PyList};
 use shoal_core::{Body, Chunk, Cost, Outcome};
 
 use crate::{body::Shown, engine::Inner, failures::Failures};
@@ -18,12 +18,40 @@ enum Call {
     Panic,
 }
 
+/// The memory of an array, which cannot go or move while this lives. Python checked its layout.
+struct Pinned(Box<ffi::Py_buffer>);
+
+impl Pinned {
+    fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: an object and a fresh view; the answer says whether the view was filled.
+        match unsafe { ffi::PyObject_GetBuffer(array.as_ptr(), &raw mut *view, ffi::PyBUF_SIMPLE) }
+        {
+            0 => Ok(Self(view)),
+            _ => Err(PyErr::fetch(array.py())),
+        }
+    }
+
+    fn start(&self) -> *mut c_void {
+        self.0.buf
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        Python::try_attach(|_| {
+            // SAFETY: filled by `new`, and released once.
+            unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
+        });
+    }
+}
+
 /// A compiled function, its arrays, and what is known of its cost. Lives as long as a call may touch the arrays.
 pub(crate) struct Code {
     call: Call,
     pointers: Box<[*mut c_void]>,
     /// Pins the arrays' memory.
-    _buffers: Vec<PyUntypedBuffer>,
+    _buffers: Vec<Pinned>,
     out: Option<Py<PyAny>>,
     name: String,
     /// What owns the function's machine code.
@@ -75,7 +103,7 @@ impl Kernel {
         }
         let buffers = buffers
             .iter()
-            .map(|buffer| PyUntypedBuffer::get(&buffer))
+            .map(|buffer| Pinned::new(&buffer))
             .collect::<PyResult<Vec<_>>>()?;
         let call = if span {
             // SAFETY: the caller vouches that this is the address of a function of that type.
@@ -87,7 +115,7 @@ impl Kernel {
         Ok(Self {
             code: Arc::new(Code {
                 call,
-                pointers: buffers.iter().map(PyUntypedBuffer::buf_ptr).collect(),
+                pointers: buffers.iter().map(Pinned::start).collect(),
                 _buffers: buffers,
                 out,
                 name,
@@ -110,7 +138,11 @@ impl Kernel {
     }
 
     fn __repr__(&self) -> String {
-        format!("<shoal.Kernel {} over {} arrays>", self.code.name, self.code.pointers.len())
+        format!(
+            "<shoal.Kernel {} over {} arrays>",
+            self.code.name,
+            self.code.pointers.len()
+        )
     }
 }
 
@@ -152,14 +184,14 @@ unsafe extern "C" fn spin_for(index: u64, arrays: *const *mut c_void) -> i32 {
 /// A kernel that keeps a core busy for so many nanoseconds at each index: an array of unsigned 32-bit integers. For measuring.
 #[pyfunction]
 pub(crate) fn spin(nanoseconds: &Bound<'_, PyAny>) -> PyResult<Kernel> {
-    let buffer = PyUntypedBuffer::get(nanoseconds)?;
-    if buffer.item_size() != 4 || !buffer.is_c_contiguous() {
+    let buffer = Pinned::new(nanoseconds)?;
+    if buffer.0.itemsize != 4 {
         return Err(PyTypeError::new_err(
             "nanoseconds is a contiguous array of unsigned 32-bit integers, such as array.array('I', ...)",
         ));
     }
     let mut code = Code::of(Call::Index(spin_for), "spin");
-    code.pointers = Box::new([buffer.buf_ptr(), buffer.item_count() as *mut c_void]);
+    code.pointers = Box::new([buffer.start(), (buffer.0.len / 4) as *mut c_void]);
     code._buffers = vec![buffer];
     Ok(Kernel {
         code: Arc::new(code),
@@ -244,7 +276,12 @@ impl Shown for Compiled {
     }
 
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        Some(self.code.out.as_ref().map_or_else(|| py.None(), |out| out.clone_ref(py)))
+        Some(
+            self.code
+                .out
+                .as_ref()
+                .map_or_else(|| py.None(), |out| out.clone_ref(py)),
+        )
     }
 
     fn on(&self) -> &'static str {

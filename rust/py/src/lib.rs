@@ -39,6 +39,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::python::prepare();
         crate::engine::watch_forks();
         Ok(())
     }

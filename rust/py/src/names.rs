@@ -14,7 +14,10 @@ fn member(
 ) -> PyResult<Py<PyAny>> {
     let members = members.get_or_try_init(py, || {
         let class = py.import("shoal._states")?.getattr(class)?;
-        names.iter().map(|name| Ok(class.call1((*name,))?.unbind())).collect::<PyResult<Vec<_>>>()
+        names
+            .iter()
+            .map(|name| Ok(class.call1((*name,))?.unbind()))
+            .collect::<PyResult<Vec<_>>>()
     })?;
     Ok(members[at].clone_ref(py))
 }
@@ -29,12 +32,29 @@ const GATE: [&str; 5] = ["waiting", "fired", "failed", "cancelled", "timed_out"]
 
 pub(crate) fn gate_state(py: Python<'_>, decision: Option<Decision>) -> PyResult<Py<PyAny>> {
     static MEMBERS: Members = PyOnceLock::new();
-    member(py, &MEMBERS, "GateState", &GATE, decision.map_or(0, |decision| decision as usize))
+    member(
+        py,
+        &MEMBERS,
+        "GateState",
+        &GATE,
+        decision.map_or(0, |decision| decision as usize),
+    )
 }
 
-pub(crate) fn set_state(py: Python<'_>, open: bool, decision: Option<Decision>) -> PyResult<Py<PyAny>> {
+pub(crate) fn set_state(
+    py: Python<'_>,
+    open: bool,
+    decision: Option<Decision>,
+) -> PyResult<Py<PyAny>> {
     static MEMBERS: Members = PyOnceLock::new();
-    let names = ["active", "running", "fired", "failed", "cancelled", "timed_out"];
+    let names = [
+        "active",
+        "running",
+        "fired",
+        "failed",
+        "cancelled",
+        "timed_out",
+    ];
     let at = match decision {
         Some(decision) => decision as usize + 1,
         None => usize::from(!open),

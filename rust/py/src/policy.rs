@@ -16,7 +16,10 @@ pub(crate) fn whole_number(value: &Bound<'_, PyAny>, what: &str) -> Result<u64, 
         _ => "that".into(),
     };
     if value.is_instance_of::<PyBool>() || !is_integer(value) {
-        let kind = value.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let kind = value
+            .get_type()
+            .name()
+            .map_or_else(|_| "object".into(), |name| name.to_string());
         return Err(format!("{what} is an int, not {} ({kind})", shown()));
     }
     value
@@ -66,7 +69,13 @@ pub(crate) fn all_of() -> PyResult<Join> {
 #[pyfunction]
 pub(crate) fn any_of() -> PyResult<Join> {
     let need = Need::Count(1);
-    Join::new(Core::AtLeast { need, or_all: false }, "any_of()".into())
+    Join::new(
+        Core::AtLeast {
+            need,
+            or_all: false,
+        },
+        "any_of()".into(),
+    )
 }
 
 /// Fires when `n`, or a share of the final count, completed; with `or_all` also when all are terminal.
@@ -85,20 +94,28 @@ pub(crate) fn at_least(
         (Some(n), None) => {
             let shown = n.repr()?.to_string();
             if n.is_instance_of::<PyInt>() && !n.is_instance_of::<PyBool>() && n.lt(1)? {
-                return Err(JoinError::new_err(format!("at_least({shown}) would fire before anything ran; n is 1 or more")));
+                return Err(JoinError::new_err(format!(
+                    "at_least({shown}) would fire before anything ran; n is 1 or more"
+                )));
             }
             let n = whole_number(n, "n").map_err(JoinError::new_err)?;
-            let n = u32::try_from(n)
-                .map_err(|_| JoinError::new_err(format!("at_least({n}) is more than any set can hold")))?;
+            let n = u32::try_from(n).map_err(|_| {
+                JoinError::new_err(format!("at_least({n}) is more than any set can hold"))
+            })?;
             (Need::Count(n), shown)
         }
         (None, Some(fraction)) => (Need::Fraction(fraction), format!("fraction={fraction}")),
         _ => {
-            return Err(PyTypeError::new_err("at_least() takes n or fraction=, one of them"));
+            return Err(PyTypeError::new_err(
+                "at_least() takes n or fraction=, one of them",
+            ));
         }
     };
     let or_all_text = if or_all { ", or_all=True" } else { "" };
-    Join::new(Core::AtLeast { need, or_all }, format!("at_least({text}{or_all_text})"))
+    Join::new(
+        Core::AtLeast { need, or_all },
+        format!("at_least({text}{or_all_text})"),
+    )
 }
 
 /// Fires when the weights of the completed reach `at_least`.
@@ -107,7 +124,9 @@ pub(crate) fn at_least(
 pub(crate) fn weighted(weights: &Bound<'_, PyAny>, at_least: &Bound<'_, PyAny>) -> PyResult<Join> {
     let integer = |value: &Bound<'_, PyAny>, what: &str| -> PyResult<u64> {
         if is_integer(value) && !value.is_instance_of::<PyBool>() && value.lt(0)? {
-            return Err(JoinError::new_err(format!("{what} {value} is negative; weights are integers of 0 or more")));
+            return Err(JoinError::new_err(format!(
+                "{what} {value} is negative; weights are integers of 0 or more"
+            )));
         }
         whole_number(value, what).map_err(JoinError::new_err)
     };
@@ -165,7 +184,9 @@ pub(crate) fn tolerate(
         (None, Some(fraction)) => {
             let after = after.map_or(Ok(1), |after| small(after, "after"))?;
             if !(0.0..=1.0).contains(&fraction) {
-                return Err(JoinError::new_err(format!("tolerate(fraction={fraction}) is outside [0, 1]")));
+                return Err(JoinError::new_err(format!(
+                    "tolerate(fraction={fraction}) is outside [0, 1]"
+                )));
             }
             Ok(Tolerance {
                 on_failure: OnFailure::TolerateFraction { fraction, after },
@@ -188,7 +209,13 @@ pub(crate) fn policy(
         None => Policy::default(),
         Some(join) => match join.cast::<Join>() {
             Ok(join) => Policy::new(join.get().join.clone()),
-            Err(_) => return Err(refuse(join, "join", "all_of(), at_least(n), any_of(), weighted(...) or detached()")),
+            Err(_) => {
+                return Err(refuse(
+                    join,
+                    "join",
+                    "all_of(), at_least(n), any_of(), weighted(...) or detached()",
+                ));
+            }
         },
     };
     if let Some(rest) = rest {
@@ -223,7 +250,9 @@ pub(crate) fn text(value: &Bound<'_, PyAny>) -> Option<String> {
 
 /// A `TypeError` or `ValueError` that says what an option takes.
 pub(crate) fn refuse(value: &Bound<'_, PyAny>, option: &str, takes: &str) -> PyErr {
-    let shown = value.repr().map_or_else(|_| "that".into(), |text| text.to_string());
+    let shown = value
+        .repr()
+        .map_or_else(|_| "that".into(), |text| text.to_string());
     let message = format!("{option} takes {takes}, not {shown}");
     if value.is_instance_of::<PyString>() {
         pyo3::exceptions::PyValueError::new_err(message)

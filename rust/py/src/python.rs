@@ -63,14 +63,21 @@ pub(crate) fn empty_slots(count: usize) -> Box<[Slot]> {
     unsafe { Box::from_raw(raw as *mut [Slot]) }
 }
 
-unsafe extern "C-unwind" {
-    /// As pyo3's, but it may unwind: a thread that wants the interpreter back while that is being finalised is ended by `pthread_exit`.
-    fn PyObject_Vectorcall(
-        callable: *mut ffi::PyObject,
-        args: *const *mut ffi::PyObject,
-        nargsf: usize,
-        kwnames: *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
+/// `PyObject_Vectorcall`, as a function that may unwind: a thread that wants the interpreter back while that is being finalised is ended by
+/// `pthread_exit`. Called through a pointer, for pyo3's own declaration of the symbol promises the compiler that it never unwinds.
+type Vectorcall = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    usize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+static VECTORCALL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Before the first call. Black, so that the compiler does not see through to pyo3's promise.
+pub(crate) fn prepare() {
+    let vectorcall = std::hint::black_box(ffi::PyObject_Vectorcall as *mut ());
+    VECTORCALL.store(vectorcall, Ordering::Relaxed);
 }
 
 /// Stops the thread for good where the interpreter ends it: Rust's frames above must not be unwound by that.
@@ -125,7 +132,8 @@ unsafe fn vectorcall<'py>(
     let guard = HangInstead;
     // SAFETY: by this function's contract; we are attached, as `function` shows.
     let result = unsafe {
-        PyObject_Vectorcall(
+        let call: Vectorcall = std::mem::transmute(VECTORCALL.load(Ordering::Relaxed));
+        call(
             function.as_ptr(),
             args,
             count | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET,
@@ -214,9 +222,7 @@ fn variables_offset(py: Python<'_>) -> PyResult<Option<usize>> {
 #[inline]
 unsafe fn word_at(object: &Bound<'_, PyAny>, offset: usize) -> usize {
     // SAFETY: by this function's contract; atomic, for on a free-threaded build another thread may be writing.
-    unsafe {
-        (*object.as_ptr().byte_add(offset).cast::<AtomicUsize>()).load(Ordering::Relaxed)
-    }
+    unsafe { (*object.as_ptr().byte_add(offset).cast::<AtomicUsize>()).load(Ordering::Relaxed) }
 }
 
 /// A copy of a context that this thread is in.

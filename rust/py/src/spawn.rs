@@ -61,7 +61,9 @@ fn place<'py>(
         let case = case.get();
         case.engine().check()?;
         if engine.is_some_and(|engine| !Arc::ptr_eq(&engine.get().inner, case.engine())) {
-            return Err(PyValueError::new_err("case belongs to another engine than engine="));
+            return Err(PyValueError::new_err(
+                "case belongs to another engine than engine=",
+            ));
         }
         return Ok((Arc::clone(case.engine()), Some(Arc::clone(&case.core))));
     }
@@ -81,12 +83,21 @@ fn place<'py>(
 }
 
 /// `count=`: an int of 1 or more, or a function of the case's variables that gives one.
-fn count_of(py: Python<'_>, count: &Bound<'_, PyAny>, case: Option<&Arc<core::Case>>) -> PyResult<u64> {
-    let refuse = |text: String| CountError::new_err(format!("{text}; count is an int of 1 or more"));
+fn count_of(
+    py: Python<'_>,
+    count: &Bound<'_, PyAny>,
+    case: Option<&Arc<core::Case>>,
+) -> PyResult<u64> {
+    let refuse =
+        |text: String| CountError::new_err(format!("{text}; count is an int of 1 or more"));
     if count.is_exact_instance_of::<PyInt>()
         && let Ok(count) = count.extract::<u64>()
     {
-        return if count > 0 { Ok(count) } else { Err(refuse("count=0 makes no instance".into())) };
+        return if count > 0 {
+            Ok(count)
+        } else {
+            Err(refuse("count=0 makes no instance".into()))
+        };
     }
     if count.is_callable() {
         let given = count.call1((variables_of(py, case),)).map_err(|cause| {
@@ -117,7 +128,13 @@ fn bound_of(value: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<u32
 
 impl Call<'_, '_> {
     /// Checks everything, then makes the set.
-    fn create(self, py: Python<'_>, body: &Bound<'_, PyAny>, input: Input<'_, '_>, seal: Seal) -> PyResult<Arc<Task>> {
+    fn create(
+        self,
+        py: Python<'_>,
+        body: &Bound<'_, PyAny>,
+        input: Input<'_, '_>,
+        seal: Seal,
+    ) -> PyResult<Arc<Task>> {
         let kernel = body.cast::<Kernel>().ok();
         if let Some(on) = self.on {
             match (text(on).as_deref(), kernel) {
@@ -127,7 +144,12 @@ impl Call<'_, '_> {
         }
         let is_function = matches!(&input, Input::Count(count) if count.is_callable());
         let (items, count, is_star, by_count) = match input {
-            Input::Count(count) => (Items::Index, count_of(py, count, self.case.as_ref())?, false, true),
+            Input::Count(count) => (
+                Items::Index,
+                count_of(py, count, self.case.as_ref())?,
+                false,
+                true,
+            ),
             Input::Items(items, count) => (items, count, false, false),
             Input::Star(items, count) => (items, count, true, false),
         };
@@ -227,7 +249,10 @@ impl Call<'_, '_> {
             engine,
         )?;
         let cost = self.engine.cost_of(body);
-        self.engine.core.create(spec, cost, function).map_err(errors::raised)
+        self.engine
+            .core
+            .create(spec, cost, function)
+            .map_err(errors::raised)
     }
 
     fn seal(&self) -> PyResult<Seal> {
@@ -237,7 +262,11 @@ impl Call<'_, '_> {
                 Some("at_once") => Ok(Seal::AtOnce),
                 Some("manual") => Ok(Seal::Manual),
                 Some("when_idle") => Ok(Seal::WhenIdle),
-                _ => Err(refuse(seal, "seal", "\"at_once\", \"manual\" or \"when_idle\"")),
+                _ => Err(refuse(
+                    seal,
+                    "seal",
+                    "\"at_once\", \"manual\" or \"when_idle\"",
+                )),
             },
         }
     }
@@ -254,7 +283,10 @@ fn check_callable(py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let flags = body
         .getattr(pyo3::intern!(py, "__code__"))
-        .and_then(|code| code.getattr(pyo3::intern!(py, "co_flags"))?.extract::<u32>());
+        .and_then(|code| {
+            code.getattr(pyo3::intern!(py, "co_flags"))?
+                .extract::<u32>()
+        });
     if flags.is_ok_and(|flags| flags & ASYNC != 0) {
         return Err(PyTypeError::new_err(
             "the body is a coroutine function, and the workers run plain ones; wrap it: lambda item: asyncio.run(f(item))",
@@ -280,7 +312,10 @@ pub(crate) fn function(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 #[pyfunction]
 #[pyo3(signature = (body, items=None, *, count=None, minimum=None, maximum=None, seal=None, join=None, rest=None, on_failure=None, on=None,
     batch=None, chunk=None, keep=true, setup=None, progress=false, name=None, engine=None, case=None))]
-#[expect(clippy::too_many_arguments, reason = "the options of the call, by name")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the options of the call, by name"
+)]
 pub(crate) fn spawn<'py>(
     py: Python<'py>,
     body: &Bound<'py, PyAny>,
@@ -336,7 +371,11 @@ pub(crate) fn spawn<'py>(
         },
         (None, None) if seal != Seal::AtOnce => (Input::Items(Items::List(Box::new([])), 0), seal),
         (None, None) => return Err(PyTypeError::new_err("spawn() needs items, or count=n")),
-        (Some(_), Some(_)) => return Err(PyTypeError::new_err("spawn() takes items or count=, not both")),
+        (Some(_), Some(_)) => {
+            return Err(PyTypeError::new_err(
+                "spawn() takes items or count=, not both",
+            ));
+        }
     };
     let task = call.create(py, body, input, seal)?;
     core.core.start(&task);
@@ -365,7 +404,10 @@ fn watch(py: Python<'_>, instances: &Bound<'_, InstanceSet>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (body, *iterables, count=None, minimum=None, maximum=None, join=None, rest=None, on_failure=None, on=None, batch=None,
     chunk=None, setup=None, progress=false, name=None, engine=None, case=None))]
-#[expect(clippy::too_many_arguments, reason = "the options of the call, by name")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the options of the call, by name"
+)]
 pub(crate) fn map<'py>(
     py: Python<'py>,
     body: &Bound<'py, PyAny>,
@@ -406,7 +448,11 @@ pub(crate) fn map<'py>(
     };
     let input = match (iterables.len(), count) {
         (0, Some(count)) => Input::Count(count),
-        (0, None) => return Err(PyTypeError::new_err("map() needs something to iterate over, or count=n")),
+        (0, None) => {
+            return Err(PyTypeError::new_err(
+                "map() needs something to iterate over, or count=n",
+            ));
+        }
         (1, None) => match Items::of(&iterables.get_item(0)?)? {
             Given::Sized(items, count) => Input::Items(items, count),
             Given::Iterator(iterator) => {
@@ -422,7 +468,11 @@ pub(crate) fn map<'py>(
             let (items, count) = listed(&zipped)?;
             Input::Star(items, count)
         }
-        (_, Some(_)) => return Err(PyTypeError::new_err("map() takes iterables or count=, not both")),
+        (_, Some(_)) => {
+            return Err(PyTypeError::new_err(
+                "map() takes iterables or count=, not both",
+            ));
+        }
     };
     let task = call.create(py, body, input, Seal::AtOnce)?;
     let instances = InstanceSet::of(Arc::clone(&task));
