@@ -150,3 +150,23 @@ def test_waiting_for_a_set_whose_items_are_added_by_another_thread_ends(engine):
     assert waiting.join_result() == "fired"
     eventually(lambda: instances.drained)
     assert instances.result() == list(range(300))
+
+
+@pytest.mark.parametrize("where", ["main thread", "another thread"])
+def test_bodies_of_a_map_that_wait_for_each_other_meet(engine, where):
+    """Helping must not hang: a caller that runs a set alone at first is not left alone with bodies that wait."""
+    meeting = threading.Event()
+    both = threading.Barrier(2)
+
+    def body(index):
+        if meeting.is_set():
+            both.wait(LIMIT)
+        return index
+
+    def call():
+        return shoal.map(body, range(2), engine=engine)
+
+    for _ in range(50):
+        assert call() == [0, 1]
+    meeting.set()
+    assert (call() if where == "main thread" else in_thread(call).join_result()) == [0, 1]

@@ -25,6 +25,16 @@ pub trait Body: Send + Sync {
         drive();
     }
 
+    /// Whether one instance may wait for another: then it must never be the calling thread's alone for long.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    /// Whether a lock lets only one body run at a time: then short ones gain nothing from more threads.
+    fn is_serial(&self) -> bool {
+        false
+    }
+
     /// For those who keep bodies of many kinds and know theirs.
     fn as_any(&self) -> &dyn std::any::Any;
 }

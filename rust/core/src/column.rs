@@ -212,16 +212,21 @@ mod tests {
 
     #[test]
     fn a_fill_touches_its_range_and_nothing_else() {
-        for (start, stop) in [(0, 0), (0, 1), (3, 5), (7, 9), (0, 64), (5, 61), (63, 64)] {
-            let states = States::flat(64);
-            states.fill(start, stop, InstanceState::Failed);
-            for i in 0..64 {
-                let expected = if (start..stop).contains(&i) {
-                    InstanceState::Failed
-                } else {
-                    InstanceState::Pending
-                };
-                assert_eq!(states.get(i), expected, "{i} of {start}..{stop}");
+        let ranges = [(0, 0), (0, 1), (3, 5), (7, 9), (0, 64), (5, 61), (63, 64)];
+        // The last two cross from segment to segment.
+        for (start, stop) in ranges.into_iter().chain([(500, 520), (1, 2_999)]) {
+            let growing = States::growing();
+            growing.reserve(3_000);
+            for states in [States::flat(3_000), growing] {
+                states.fill(start, stop, InstanceState::Failed);
+                for i in 0..3_000 {
+                    let expected = if (start..stop).contains(&i) {
+                        InstanceState::Failed
+                    } else {
+                        InstanceState::Pending
+                    };
+                    assert_eq!(states.get(i), expected, "{i} of {start}..{stop}");
+                }
             }
         }
     }

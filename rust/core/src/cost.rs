@@ -28,6 +28,8 @@ pub(crate) struct Pace {
     pub(crate) short: u64,
     /// What a caller does alone before it wakes anybody.
     pub(crate) alone: u64,
+    /// Bodies below this are not worth handing a lock on.
+    pub(crate) tiny: u64,
     /// How long a worker drives one set while others wait.
     pub(crate) slice: u64,
     /// How long an idle worker looks around before it leaves.
@@ -44,6 +46,7 @@ impl Pace {
             overdue: us(200),
             short: us(1_000),
             alone: us(20),
+            tiny: us(5),
             slice: us(5_000),
             linger: us(20),
         }
@@ -130,6 +133,12 @@ impl Cost {
             0 => 1,
             each => (pace.block * SIXTEENTHS / each).clamp(1, 1024) as u32,
         }
+    }
+
+    /// Whether a body is known to take less than it costs to hand a lock on.
+    pub(crate) fn is_tiny(&self, pace: &Pace) -> bool {
+        let each = self.each.load(Ordering::Relaxed);
+        each != 0 && each < pace.tiny * SIXTEENTHS && self.is_short(pace)
     }
 
     /// Whether `left` instances are expected to be done before a woken worker could help.

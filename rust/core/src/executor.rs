@@ -18,6 +18,7 @@ use crate::{
     cost::{Cost, Pace},
     event::{Event, Ring},
     gate::Calls,
+    lookout::{self, Lookout, Watched},
     scope::Case,
     set::{Set, Settlement, Sink},
     state::{Decision, InstanceState},
@@ -31,6 +32,9 @@ const CLOSING: u32 = 1 << 31;
 const HELPERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Records the ring holds.
 const EVENTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 1 << 14 };
+
+/// What a caller does alone before it wakes anybody.
+const ALONE: Duration = Duration::from_micros(20);
 
 /// A set with its body: what a claim keeps alive.
 pub struct Task<B: ?Sized = dyn Body> {
@@ -61,6 +65,7 @@ pub struct Executor {
     active: AtomicU32,
     left: (Mutex<()>, Condvar),
     pool: pool::Pool,
+    lookout: Arc<Lookout>,
 }
 
 impl Executor {
@@ -95,6 +100,7 @@ impl Executor {
             active: AtomicU32::new(0),
             left: (Mutex::new(()), Condvar::new()),
             pool,
+            lookout: Arc::default(),
         }))
     }
 
@@ -317,6 +323,13 @@ impl Executor {
         });
     }
 
+    /// Has somebody look after a caller that runs a task alone, if its bodies may wait for each other.
+    fn watch_over<'a>(&'a self, task: &'a Arc<Task>) -> Option<Watched<'a>> {
+        (task.body.may_wait() && cfg!(not(any(loom, shuttle))))
+            .then(|| self.lookout.over(&self.me, task))
+            .flatten()
+    }
+
     fn may_help(&self, task: &Arc<Task>, only_short: bool) -> bool {
         !only_short || task.cost.is_short(&self.pace)
     }
@@ -337,6 +350,7 @@ impl Executor {
             guard = pool::sleep(&self.left.1, guard, left.unwrap_or(Duration::MAX));
         }
         drop(guard);
+        self.lookout.close();
         self.pool.close();
         true
     }
@@ -344,6 +358,12 @@ impl Executor {
     /// In a child process after a fork.
     pub(crate) fn forget_threads(&self) {
         self.pool.forget();
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.lookout.close();
     }
 }
 
@@ -472,6 +492,24 @@ impl Task {
         .is_some()
     }
 
+    /// Runs a task that nobody else was told of, for a while.
+    fn help_alone(self: &Arc<Self>, only_short: bool, done: impl Fn() -> bool) {
+        let executor = self.set.executor();
+        let watched = executor.watch_over(self);
+        if self.body.may_wait() && watched.is_none() {
+            return;
+        }
+        let alone = match &watched {
+            Some(_) if self.body.is_serial() && self.cost.is_tiny(&executor.pace) => {
+                lookout::PERIOD
+            }
+            _ => ALONE,
+        };
+        let watch = executor.stopwatch();
+        let until = watch.ticks() + watch.ticks_in(alone);
+        executor.help(self, Some(until), only_short, false, done);
+    }
+
     fn help_until<R>(
         self: &Arc<Self>,
         waiting: Waiting,
@@ -483,9 +521,11 @@ impl Task {
         if !done() {
             let watch = executor.stopwatch();
             if waiting.alone_first {
-                let until = watch.ticks() + executor.pace.alone;
-                executor.help(self, Some(until), waiting.only_short, false, &done);
-                if !done() && self.set.unclaimed() > 0 {
+                self.help_alone(waiting.only_short, &done);
+                let left = self.set.unclaimed();
+                if left > 0
+                    && (self.body.may_wait() || !self.cost.is_done_soon(left, &executor.pace))
+                {
                     executor.submit(self);
                 }
             }
@@ -493,6 +533,10 @@ impl Task {
                 .timeout
                 .map(|timeout| watch.ticks() + watch.ticks_in(timeout));
             executor.help(self, until, waiting.only_short, true, &done);
+            // What this thread does not run itself, others must know of before it sleeps.
+            if !done() && self.set.unclaimed() > 0 {
+                executor.submit(self);
+            }
         }
         block(deadline)
     }

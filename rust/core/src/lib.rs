@@ -53,6 +53,7 @@ mod event;
 mod executor;
 mod gate;
 mod join;
+mod lookout;
 mod scope;
 mod set;
 mod state;

@@ -21,6 +21,8 @@ pub(crate) trait Shown {
     fn yielded(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
         self.value(py, index)
     }
+    /// The values of a set all of whose instances completed, moved out by its only reader.
+    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Bound<'py, PyAny>>;
     /// The one object that is the result of all, if there is one.
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>>;
     /// Where it runs.

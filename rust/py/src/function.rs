@@ -11,6 +11,7 @@ use std::{
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
+    sync::PyOnceLock,
     types::{PyList, PyTuple},
 };
 use shoal_core::{Body, Chunk, Column, Outcome, Set};
@@ -21,8 +22,10 @@ use crate::{
     engine::Inner,
     errors::Cancelled,
     failures::Failures,
-    items::Inputs,
-    python::{Context, Entered, Slot, call_none, call_one, call_star, empty_slots},
+    items::{Inputs, Items},
+    python::{
+        Context, Entered, Slot, call_none, call_one, call_star, empty_slots, list_from_slots,
+    },
     wait,
 };
 
@@ -44,6 +47,7 @@ pub(crate) struct Function {
     setup: Option<Setup>,
     context: Context,
     keep: bool,
+    is_serial: bool,
     pub(crate) inputs: Inputs,
     pub(crate) values: Column<Slot>,
     failures: Failures,
@@ -79,6 +83,16 @@ impl Setup {
     }
 }
 
+/// Whether Python code runs on one core at a time.
+fn is_gil_enabled(py: Python<'_>) -> bool {
+    static ENABLED: PyOnceLock<bool> = PyOnceLock::new();
+    *ENABLED.get_or_init(py, || {
+        py.import("sys")
+            .and_then(|sys| sys.call_method0("_is_gil_enabled")?.extract())
+            .unwrap_or(true)
+    })
+}
+
 impl Function {
     #[expect(
         clippy::too_many_arguments,
@@ -108,6 +122,7 @@ impl Function {
             setup,
             context: Context::of_caller(py)?,
             keep,
+            is_serial: is_gil_enabled(py),
             inputs,
             values,
             failures: Failures::default(),
@@ -124,13 +139,10 @@ impl Function {
         entered: &mut Entered<'_>,
         index: u32,
     ) -> Outcome {
-        let result = self
-            .inputs
-            .get(py, index)
-            .and_then(|item| match self.shape {
-                Shape::Star => call_star(call, item.cast::<PyTuple>()?),
-                _ => call_one(call, &item),
-            });
+        let result = self.inputs.with(py, index, |item| match self.shape {
+            Shape::Star => call_star(call, item.cast::<PyTuple>()?),
+            _ => call_one(call, item),
+        });
         match result {
             Ok(value) => {
                 self.values.get(index as usize).fill(value.unbind());
@@ -242,6 +254,10 @@ impl Body for Function {
         Python::try_attach(|_| drive());
     }
 
+    fn is_serial(&self) -> bool {
+        self.is_serial
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -250,7 +266,13 @@ impl Body for Function {
 impl Drop for Function {
     fn drop(&mut self) {
         // Attached once for all the objects; where the interpreter is gone they are left.
-        Python::try_attach(|_| drop(mem::replace(&mut self.values, Column::growing())));
+        Python::try_attach(|py| {
+            drop(mem::replace(&mut self.values, Column::growing()));
+            drop(mem::replace(
+                &mut self.inputs,
+                Inputs::new(Items::none(py), 0, false),
+            ));
+        });
     }
 }
 
@@ -278,6 +300,10 @@ impl Shown for Function {
         } else {
             slot.take(py)
         })
+    }
+
+    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Bound<'py, PyAny>> {
+        Ok(list_from_slots(py, &self.values, count as usize)?.into_any())
     }
 
     fn whole(&self, _py: Python<'_>) -> Option<Py<PyAny>> {

@@ -21,7 +21,6 @@ use crate::{
     errors::{self, SetCancelled, SetFailed, SetTimedOut},
     gate::{Gate, call_back},
     names, policy,
-    python::list_of,
     wait::{self, For},
 };
 
@@ -221,16 +220,8 @@ impl InstanceSet {
         }
         if decision == Decision::Fired {
             let count = self.set.len();
-            if body.whole(py).is_none() && self.set.counts().completed == count {
-                let mut values = Vec::with_capacity(count as usize);
-                for index in 0..count {
-                    values.push(body.yielded(py, index)?.unwrap_or_else(|| py.None()));
-                }
-                let mut values = values.into_iter();
-                return Ok(list_of(py, count as usize, |_| {
-                    values.next().unwrap_or_else(|| py.None())
-                })?
-                .into_any());
+            if self.set.counts().completed == count {
+                return body.moved(py, count);
             }
             return self.collect(py, None);
         }

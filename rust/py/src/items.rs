@@ -10,15 +10,13 @@ use pyo3::{
 };
 use shoal_core::Column;
 
-use crate::python::{Slot, list_of};
+use crate::python::{Slot, list_of, tuple_item};
 
 /// The items a set was made with.
 pub(crate) enum Items {
     /// Each gets its index.
     Index,
-    /// Copied from a list, or drawn from something without an order of its own.
-    List(Box<[Py<PyAny>]>),
-    /// A tuple cannot change.
+    /// A tuple, which cannot change: the caller's, the copy of a list, or what was drawn from something without an order.
     Tuple(Py<PyTuple>),
     /// Computed.
     Range { start: i64, step: i64 },
@@ -38,9 +36,10 @@ impl Items {
     /// Takes `items=`; its length is asked for once.
     pub(crate) fn of(items: &Bound<'_, PyAny>) -> PyResult<Given> {
         if let Ok(list) = items.cast_exact::<PyList>() {
-            let list: Box<[_]> = list.iter().map(Bound::unbind).collect();
-            let count = list.len() as u64;
-            return Ok(Given::Sized(Self::List(list), count));
+            // One copy at the speed of memory, whose elements then need no references of their own.
+            let copy = list.to_tuple();
+            let count = copy.len() as u64;
+            return Ok(Given::Sized(Self::Tuple(copy.unbind()), count));
         }
         if let Ok(tuple) = items.cast_exact::<PyTuple>() {
             let count = tuple.len() as u64;
@@ -69,12 +68,7 @@ impl Items {
             return Ok(Given::Sized(Self::Shared(items.clone().unbind()), count));
         }
         if items.hasattr("__len__")? {
-            let list: Box<[_]> = items
-                .try_iter()?
-                .map(|item| item.map(Bound::unbind))
-                .collect::<PyResult<_>>()?;
-            let count = list.len() as u64;
-            return Ok(Given::Sized(Self::List(list), count));
+            return Self::drawn(items).map(|(items, count)| Given::Sized(items, count));
         }
         match items.try_iter() {
             Ok(iterator) => Ok(Given::Iterator(iterator.into_any().unbind())),
@@ -94,12 +88,22 @@ impl Items {
         }
     }
 
+    /// No items.
+    pub(crate) fn none(py: Python<'_>) -> Self {
+        Self::Tuple(PyTuple::empty(py).unbind())
+    }
+
+    /// All that something yields.
+    pub(crate) fn drawn(items: &Bound<'_, PyAny>) -> PyResult<(Self, u64)> {
+        let each = items.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let count = each.len() as u64;
+        Ok((Self::Tuple(PyTuple::new(items.py(), each)?.unbind()), count))
+    }
+
     /// The item of an index that the set was made with.
-    #[inline]
-    pub(crate) fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
+    fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Index => Ok(index.into_pyobject(py)?.into_any()),
-            Self::List(list) => Ok(list[index as usize].bind(py).clone()),
             Self::Tuple(tuple) => tuple.bind(py).get_item(index as usize),
             Self::Range { start, step } => Ok((start + step * i64::from(index))
                 .into_pyobject(py)?
@@ -156,7 +160,6 @@ impl Inputs {
         }
     }
 
-    #[inline]
     pub(crate) fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
         match &self.added {
             Some(added) if index >= self.first_count => Ok(added
@@ -164,6 +167,22 @@ impl Inputs {
                 .get(py)
                 .map_or_else(|| py.None().into_bound(py), |item| item.into_bound(py))),
             _ => self.first.get(py, index),
+        }
+    }
+
+    /// As `get`, for the time of a call: what a tuple holds needs no reference of its own.
+    #[inline]
+    pub(crate) fn with<'py, R>(
+        &self,
+        py: Python<'py>,
+        index: u32,
+        call: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        match &self.first {
+            Items::Tuple(tuple) if index < self.first_count => {
+                call(&tuple_item(tuple.bind(py), index as usize))
+            }
+            _ => call(&self.get(py, index)?),
         }
     }
 

@@ -250,6 +250,10 @@ impl Body for Compiled {
         self.failures.panicked(index, message);
     }
 
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -273,6 +277,10 @@ impl Shown for Compiled {
             Some(out) => Ok(Some(out.bind(py).get_item(index)?.unbind())),
             None => Ok(Some(py.None())),
         }
+    }
+
+    fn moved<'py>(&self, py: Python<'py>, _count: u32) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.whole(py).unwrap_or_else(|| py.None()).into_bound(py))
     }
 
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>> {

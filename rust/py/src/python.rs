@@ -6,7 +6,14 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
-use pyo3::{exceptions::PySystemError, ffi, prelude::*, sync::PyOnceLock};
+use pyo3::{
+    exceptions::PySystemError,
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyList, PyTuple},
+};
+use shoal_core::Column;
 
 /// A place for one object that is written once by whoever owns the index, and read by anybody after it settled.
 #[derive(Default)]
@@ -32,6 +39,13 @@ impl Slot {
         let object = self.0.load(Ordering::Acquire);
         // SAFETY: the slot owns a reference as long as the pointer is in it; `take` is only called by what owns the values.
         unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }.map(Bound::unbind)
+    }
+
+    /// Takes out what is here, where nobody else can be doing that.
+    pub(crate) fn take_unshared(&self) -> *mut ffi::PyObject {
+        let object = self.0.load(Ordering::Acquire);
+        self.0.store(ptr::null_mut(), Ordering::Relaxed);
+        object
     }
 
     /// Takes out what is here.
@@ -106,7 +120,7 @@ pub(crate) fn call_one<'py>(
 #[inline]
 pub(crate) fn call_star<'py>(
     function: &Bound<'py, PyAny>,
-    arguments: &Bound<'py, pyo3::types::PyTuple>,
+    arguments: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut args = vec![ptr::null_mut()];
     args.extend(arguments.iter_borrowed().map(|argument| argument.as_ptr()));
@@ -160,7 +174,15 @@ impl Context {
         let base = self.0.bind(py).clone();
         let copy = copy(&base)?;
         enter(&copy)?;
-        Ok(Entered { base, copy })
+        let offset = known_offset(py);
+        // SAFETY: as in `refresh`.
+        let unchanged = offset.map_or(0, |offset| unsafe { word_at(&base, offset) });
+        Ok(Entered {
+            base,
+            copy,
+            offset,
+            unchanged,
+        })
     }
 }
 
@@ -177,16 +199,10 @@ fn enter(context: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// Whether two contexts hold the same variables: one comparison of the pointers to what they hold.
-#[inline]
-fn share_variables(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> bool {
+/// Where contexts keep their variables, if that could be found out.
+fn known_offset(py: Python<'_>) -> Option<usize> {
     static OFFSET: PyOnceLock<Option<usize>> = PyOnceLock::new();
-    let offset = OFFSET.get_or_init(one.py(), || variables_offset(one.py()).ok().flatten());
-    match *offset {
-        // SAFETY: `variables_offset` found it inside the objects of this type.
-        Some(offset) => unsafe { word_at(one, offset) == word_at(other, offset) },
-        None => one.eq(other).unwrap_or(false),
-    }
+    *OFFSET.get_or_init(py, || variables_offset(py).ok().flatten())
 }
 
 /// Where a context keeps the pointer to its variables: the only word of it that setting a variable changes.
@@ -229,15 +245,25 @@ unsafe fn word_at(object: &Bound<'_, PyAny>, offset: usize) -> usize {
 pub(crate) struct Entered<'py> {
     base: Bound<'py, PyAny>,
     copy: Bound<'py, PyAny>,
+    offset: Option<usize>,
+    /// What the word at the offset is as long as no variable was set.
+    unchanged: usize,
 }
 
 impl Entered<'_> {
     /// What a body set, its siblings must not see: then the next one gets a copy of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn refresh(&mut self) -> PyResult<()> {
-        if share_variables(&self.copy, &self.base) {
-            return Ok(());
+        match self.offset {
+            // SAFETY: `variables_offset` found it inside the objects of this type.
+            Some(offset) if unsafe { word_at(&self.copy, offset) } == self.unchanged => Ok(()),
+            None if self.copy.eq(&self.base).unwrap_or(false) => Ok(()),
+            _ => self.renew(),
         }
+    }
+
+    #[cold]
+    fn renew(&mut self) -> PyResult<()> {
         self.leave();
         self.copy = copy(&self.base)?;
         enter(&self.copy)
@@ -257,19 +283,62 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// An element of a tuple, borrowed from it.
+///
+/// # Panics
+/// Past its end.
+#[inline]
+pub(crate) fn tuple_item<'a, 'py>(
+    tuple: &'a Bound<'py, PyTuple>,
+    index: usize,
+) -> Borrowed<'a, 'py, PyAny> {
+    assert!(index < tuple.len());
+    // SAFETY: inside the tuple, which keeps its elements as long as it lives.
+    unsafe {
+        let item = ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index as ffi::Py_ssize_t);
+        Borrowed::from_ptr(tuple.py(), item)
+    }
+}
+
 /// Makes a list of so many objects.
 pub(crate) fn list_of<'py>(
     py: Python<'py>,
     count: usize,
     mut object: impl FnMut(usize) -> Py<PyAny>,
-) -> PyResult<Bound<'py, pyo3::types::PyList>> {
+) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: each pointer is a reference that the list takes over.
+    unsafe { list_of_pointers(py, count, |k| object(k).into_ptr()) }
+}
+
+/// Moves the objects of the first slots into a list; what is missing is None. For the only one who holds the slots.
+pub(crate) fn list_from_slots<'py>(
+    py: Python<'py>,
+    slots: &Column<Slot>,
+    count: usize,
+) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: each pointer is a reference that moves from its slot to the list.
+    unsafe {
+        list_of_pointers(py, count, |k| match slots.get(k).take_unshared() {
+            object if object.is_null() => py.None().into_ptr(),
+            object => object,
+        })
+    }
+}
+
+/// # Safety
+/// `object` gives references that the list takes over.
+unsafe fn list_of_pointers<'py>(
+    py: Python<'py>,
+    count: usize,
+    mut object: impl FnMut(usize) -> *mut ffi::PyObject,
+) -> PyResult<Bound<'py, PyList>> {
     let length = ffi::Py_ssize_t::try_from(count)
         .map_err(|_| PySystemError::new_err("a list of more than 2**63 values"))?;
-    // SAFETY: a new list or null; every place is filled before anybody else sees it, each with a reference it owns.
+    // SAFETY: a new list or null; every place is filled before anybody else sees it.
     unsafe {
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
         for k in 0..count {
-            ffi::PyList_SET_ITEM(list.as_ptr(), k as ffi::Py_ssize_t, object(k).into_ptr());
+            ffi::PyList_SET_ITEM(list.as_ptr(), k as ffi::Py_ssize_t, object(k));
         }
         Ok(list.cast_into_unchecked())
     }

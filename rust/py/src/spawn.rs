@@ -366,10 +366,10 @@ pub(crate) fn spawn<'py>(
             Given::Iterator(iterator) => {
                 feed = Some(iterator);
                 // The feeder ends the set; one that seals itself when idle would end it between two items.
-                (Input::Items(Items::List(Box::new([])), 0), Seal::Manual)
+                (Input::Items(Items::none(py), 0), Seal::Manual)
             }
         },
-        (None, None) if seal != Seal::AtOnce => (Input::Items(Items::List(Box::new([])), 0), seal),
+        (None, None) if seal != Seal::AtOnce => (Input::Items(Items::none(py), 0), seal),
         (None, None) => return Err(PyTypeError::new_err("spawn() needs items, or count=n")),
         (Some(_), Some(_)) => {
             return Err(PyTypeError::new_err(
@@ -456,7 +456,7 @@ pub(crate) fn map<'py>(
         (1, None) => match Items::of(&iterables.get_item(0)?)? {
             Given::Sized(items, count) => Input::Items(items, count),
             Given::Iterator(iterator) => {
-                let (items, count) = listed(iterator.bind(py))?;
+                let (items, count) = Items::drawn(iterator.bind(py))?;
                 Input::Items(items, count)
             }
         },
@@ -465,7 +465,7 @@ pub(crate) fn map<'py>(
                 return Err(PyTypeError::new_err("batch= goes with one iterable"));
             }
             let zipped = py.import("builtins")?.getattr("zip")?.call1(iterables)?;
-            let (items, count) = listed(&zipped)?;
+            let (items, count) = Items::drawn(&zipped)?;
             Input::Star(items, count)
         }
         (_, Some(_)) => {
@@ -487,13 +487,4 @@ pub(crate) fn map<'py>(
         Some(decision) => instances.mapped(py, decision),
         None => Ok(py.None().into_bound(py)),
     }
-}
-
-fn listed(iterator: &Bound<'_, PyAny>) -> PyResult<(Items, u64)> {
-    let list: Box<[_]> = iterator
-        .try_iter()?
-        .map(|item| item.map(Bound::unbind))
-        .collect::<PyResult<_>>()?;
-    let count = list.len() as u64;
-    Ok((Items::List(list), count))
 }
