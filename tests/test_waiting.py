@@ -164,7 +164,7 @@ def test_bodies_of_a_map_that_wait_for_each_other_meet(engine, where):
         return index
 
     def call():
-        return shoal.map(body, range(2), engine=engine)
+        return shoal.map(body, range(2), chunk=1, engine=engine)
 
     for _ in range(50):
         assert call() == [0, 1]

@@ -6,7 +6,7 @@ use std::{
     panic::resume_unwind,
     sync::{
         Arc, Barrier, Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread,
@@ -14,9 +14,9 @@ use std::{
 };
 
 use shoal_core::{
-    Body, CaseState, Chunk, Clock, Column, Cost, Decision, Engine, Error, Event, InstanceState,
-    Join, Kind, Limits, OnFailure, Options, Place, Policy, Seal, Set, Settlement, Sink, Spec, Task,
-    Waiting,
+    Body, Case, CaseState, Chunk, Clock, Column, Cost, Decision, Engine, Error, Event,
+    InstanceState, Join, Kind, Limits, Need, OnFailure, Options, Place, Policy, Seal, Set,
+    Settlement, Sink, Spec, Task, Totals, Waiting,
 };
 
 fn engine(workers: u32) -> Engine {
@@ -92,6 +92,14 @@ fn held(engine: &Engine, spec: Spec) -> (Arc<Task>, Door) {
     (task, door)
 }
 
+/// Until that much real time has passed: what a body does that is slow.
+fn toil(time: Duration) {
+    let since = Instant::now();
+    while since.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 fn events_of(engine: &Engine, set: &Set) -> Vec<Event> {
     let (events, _) = engine.executor().events().read(0);
     events.into_iter().filter(|e| e.set == set.id()).collect()
@@ -148,17 +156,13 @@ fn a_wait_whose_time_runs_out_decides_nothing() {
 #[test]
 fn a_caller_that_begins_alone_wakes_the_workers_when_it_lasts() {
     let engine = engine(1);
-    let (met, meet) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
-    let (barrier, waiting) = (Arc::clone(&met), Arc::clone(&meet));
+    let meeting = Barrier::new(2);
     let task = engine
-        .create(alone(1_000_000), Arc::new(Cost::new()), move |_: u32| {
-            // Once the caller has been alone for a while, two bodies at once need a second thread.
-            let since = Instant::now();
-            while waiting.load(Ordering::Relaxed) == 0 && since.elapsed() < Duration::from_micros(1)
-            {
-            }
-            if waiting.fetch_add(1, Ordering::Relaxed) < 2 && !barrier_is_alone(&barrier) {
-                barrier.wait();
+        .create(alone(3), Arc::new(Cost::new()), move |index: u32| {
+            if index == 0 {
+                toil(Duration::from_millis(1));
+            } else {
+                meeting.wait();
             }
         })
         .unwrap();
@@ -397,7 +401,7 @@ fn a_limit_is_told_before_anything_is_created() {
         "{refused:?}"
     );
     let third = Policy::new(Join::AtLeast {
-        need: shoal_core::Need::Count(3),
+        need: Need::Count(3),
         or_all: false,
     });
     let unmeetable = Spec {
@@ -408,7 +412,7 @@ fn a_limit_is_told_before_anything_is_created() {
         engine.spawn(unmeetable, |_: u32| {}).err(),
         Some(Error::Join(_))
     ));
-    assert_eq!(engine.totals(), shoal_core::Totals::default());
+    assert_eq!(engine.totals(), Totals::default());
     assert!(engine.sets().is_empty());
     assert_eq!(engine.executor().events().written(), 0);
 
@@ -483,12 +487,12 @@ fn cancelling_a_case_cancels_what_is_nested_in_it_and_takes_no_more() {
     let engine = engine(2);
     let (outer, inner) = (engine.case(None).unwrap(), engine.case(None).unwrap());
     outer.nest(&inner).unwrap();
-    let of = |case: &Arc<shoal_core::Case>| Spec {
+    let of = |case: &Arc<Case>, count| Spec {
         case: Some(Arc::clone(case)),
-        ..alone(50)
+        ..alone(count)
     };
-    let (in_outer, first) = held(&engine, of(&outer));
-    let (in_inner, second) = held(&engine, of(&inner));
+    let (in_outer, first) = held(&engine, of(&outer, 1));
+    let (in_inner, second) = held(&engine, of(&inner, 50));
     outer.cancel();
     outer.cancel();
     for task in [&in_outer, &in_inner] {
@@ -500,7 +504,7 @@ fn cancelling_a_case_cancels_what_is_nested_in_it_and_takes_no_more() {
         assert!(task.drain(None));
         assert_eq!(case.state(), CaseState::Cancelled, "never completed");
         assert!(matches!(
-            engine.spawn(of(case), |_: u32| {}).err(),
+            engine.spawn(of(case, 1), |_: u32| {}).err(),
             Some(Error::CaseOver(..))
         ));
     }
@@ -658,32 +662,15 @@ fn a_gate_hears_of_a_settlement_when_the_journal_passes_it_on_and_a_decision_is_
 fn a_journal_that_is_behind_changes_no_count_and_no_decision() {
     let (engine, told) = journalled(2);
     let journal = thread::spawn(move || {
-        // In pairs and the wrong way round, as a journal with several writers would.
-        let mut waiting = None;
-        let mut pass = |told| match told {
-            Told::Settled(set, settlement) => set.arrive(settlement),
-            Told::Decided(set, decision) => set.publish(decision),
-        };
-        while let Ok(told_now) = told.recv() {
-            match (waiting.take(), &told_now) {
-                (None, Told::Settled(_, settlement)) if settlement.start % 2 == 0 => {
-                    match told.try_recv() {
-                        Ok(next) => {
-                            waiting = Some(told_now);
-                            pass(next);
-                        }
-                        Err(_) => pass(told_now),
-                    }
-                }
-                (before, _) => {
-                    pass(told_now);
-                    before.into_iter().for_each(&mut pass);
+        while let Ok(first) = told.recv() {
+            // What came meanwhile, and the wrong way round, as a journal with several writers would.
+            let batch: Vec<_> = std::iter::once(first).chain(told.try_iter()).collect();
+            for told in batch.into_iter().rev() {
+                match told {
+                    Told::Settled(set, settlement) => set.arrive(settlement),
+                    Told::Decided(set, decision) => set.publish(decision),
                 }
             }
-            if let Ok(next) = told.try_recv() {
-                pass(next);
-            }
-            waiting.take().into_iter().for_each(&mut pass);
         }
     });
     let all = engine.spawn(alone(500), |_: u32| {}).unwrap();
@@ -741,14 +728,6 @@ fn closing_seals_a_set_that_nobody_sealed() {
     assert!(engine.close(false, None));
     assert_eq!(task.set().decision(), Some(Decision::Fired));
     assert_eq!(task.set().counts().completed, 5);
-}
-
-/// Until that much real time has passed: what a body does that is slow.
-fn toil(time: Duration) {
-    let since = Instant::now();
-    while since.elapsed() < time {
-        std::hint::spin_loop();
-    }
 }
 
 #[test]
