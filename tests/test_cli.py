@@ -25,10 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SHOAL = [sys.executable, "-m", "shoal"]
 
 ROWS = [
-    bench.Row(bench.LIFE, "map(kernels.noop)", 1_000, "ticks", 7.5, bench.LOOP, 4.8, "<= 8 ticks or 1.7x", True),
-    bench.Row(bench.LIFE, "map(kernels.noop)", 1_000, "ticks", 7.5, bench.PAR_ITER, 39.0, "not slower", True),
-    bench.Row(bench.FUNCTION, "map(function)", 1_000, "ns", 55.0, bench.EXECUTOR, 20_700.0),
-    bench.Row(bench.BUDGET, "memory <&> of an instance", 10, "bytes", 32.0, bench.SUBMIT, 1_856.0, "<= 16", False),
+    bench.Row(bench.LIFE, "1,000 instances", 1_000, "ticks", 7.5, bench.LOOP, 4.8),
+    bench.Row(bench.LIFE, "1,000 instances", 1_000, "ticks", 7.5, bench.PAR_ITER, 39.0),
+    bench.Row(bench.FUNCTION, "1,000 instances", 1_000, "ns", 55.0, bench.EXECUTOR, 20_700.0),
+    bench.Row(bench.BUDGET, "life, 1,000", 1_000, "ticks", 7.5, bench.LOOP, 4.8, *bench.judged(7.5, "<=", 8)),
+    bench.Row(bench.BUDGET, "memory <&>", 10, "bytes", 32.0, bench.FUTURES, 1_856.0, *bench.judged(32, "<=", 16)),
 ]
 FACTS = {"shoal": "0.1.0", "python": "3.11.7", "processor": "a <fast> one", "cores": 2, "ns_per_tick": 0.39}
 
@@ -58,11 +59,25 @@ def test_ctrl_c_ends_a_command_with_130(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_table_has_every_row_beside_its_peer() -> None:
     lines = bench.table(ROWS).splitlines()
-    assert [line for line in lines if "rayon par_iter" in line and "5.2x faster" in line and line.endswith("ok")]
+    assert [line for line in lines if "4.8 plain loop" in line and "1.56x slower" in line and "7.5 ticks" in line]
+    assert [line for line in lines if "39 rayon par_iter" in line and "5.2x faster" in line]
     assert [line for line in lines if "376x faster" in line]
-    assert [line for line in lines if "58x smaller" in line and line.endswith("MISSED")]
+    assert [line for line in lines if "<= 8" in line and line.endswith("met")]
+    assert [line for line in lines if "58x less" in line and "<= 16" in line and line.endswith("MISSED")]
     assert bench.LIFE in lines
-    assert bench.verdict(ROWS).startswith("2 of 3 targets met\n  missed: memory")
+
+
+def test_what_is_missed_is_told_with_how_far_off() -> None:
+    told = bench.verdict(ROWS)
+    assert told == "1 of 2 targets met\n  missed: memory <&>: 32 bytes, 58x less than futures; off by 2x"
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "limit", "met", "off"),
+    [(8, "<=", 8, True, 1), (100, "<", 100, False, 1), (40, ">", 80, False, 2), (0, ">", 80, False, float("inf"))],
+)
+def test_a_bound_is_met_or_missed_by_so_much(value: float, sign: str, limit: float, met: bool, off: float) -> None:
+    assert bench.judged(value, sign, limit)[1:] == (met, off)
 
 
 def test_the_chart_is_well_formed_and_names_every_peer() -> None:
@@ -77,16 +92,25 @@ def test_bench_measures_prints_and_writes(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert " targets met" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert {row["group"] for row in figures["rows"]} == {
         bench.LIFE,
         bench.CREATION,
         bench.FUNCTION,
+        bench.MEMORY,
         bench.TARGETS,
         bench.BUDGET,
     }
-    assert all(row["peer"] and row["peer_figure"] > 0 for row in figures["rows"])
+    assert all(row["peer"] and row["figure"] > 0 and row["peer_figure"] > 0 for row in figures["rows"])
+    assert all(row["ok"] is None or row["target"] for row in figures["rows"])
     tree.parse(tmp_path / "chart.svg")
+
+
+def test_the_chart_leaves_out_what_was_not_measured() -> None:
+    words = " ".join(tree.fromstring(bench.chart(ROWS[-1:], FACTS)).itertext())
+    assert "Time for each instance" in words
+    assert "kernel" not in words
 
 
 def test_the_demonstration_runs_without_a_terminal() -> None:

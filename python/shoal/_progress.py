@@ -1,6 +1,6 @@
 """The live bars of `progress=True`: one daemon thread looks at the watched sets ten times a second and draws them.
 
-It reads counts and states and never holds a set: a set that goes away takes its bar with it.
+It reads counts and states, and writes to stderr or to the notebook's cell; no worker ever waits for it.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 import atexit
 import html
 import os
-import shutil
 import sys
 import threading
 import time
 import weakref
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["refresh", "watch"]
 
 INTERVAL = 0.1
-STILL_OPEN = frozenset({"active", "open", "waiting"})
+"""Seconds between two looks."""
+UNDECIDED = frozenset({"active", "running"})
+"""The states of a set whose gate is not decided."""
+LONGEST_NAME, LONGEST_BAR, SHORTEST_BAR = 24, 40, 10
 
 
 class Counts(Protocol):
@@ -48,17 +51,30 @@ class Watched(Protocol):
     def __len__(self) -> int: ...
 
 
-class Bar:
-    """One watched set, and the last that was seen of it."""
+class Look(NamedTuple):
+    """How a terminal wants its bars."""
 
-    def __init__(self, instances: Watched) -> None:
-        self.set = weakref.ref(instances)
-        self.name = str(getattr(instances, "name", None) or f"set {getattr(instances, 'id', '')}".strip())
+    columns: int = 80
+    colour: bool = False
+    unicode: bool = True
+
+
+class Bar:
+    """One watched set, and the last that was seen of it.
+
+    A set that is sealed ends by itself, so the bar holds it until then. An open one might never end: it is held
+    weakly, and takes its bar with it.
+    """
+
+    def __init__(self, instances: Watched, display: Any = None) -> None:
+        self.set: Callable[[], Watched | None] = weakref.ref(instances)
+        self.name = _printable(getattr(instances, "name", None) or f"set {getattr(instances, 'id', '')}".strip())
+        self.display = display
         self.began = time.monotonic()
         self.took = 0.0
         self.ended = False
-        self.display: Any = None
         self.total = self.done = self.good = 0
+        self.needed: int | None = None
         self.notes: list[str] = []
         self.look()
 
@@ -66,8 +82,8 @@ class Bar:
         """Reads the set. One that is gone, or has nothing left to do, has ended."""
         if self.ended:
             return
-        self.took = time.monotonic() - self.began
         instances = self.set()
+        self.took = time.monotonic() - self.began
         if instances is None:
             self.ended = True
             return
@@ -78,67 +94,98 @@ class Bar:
         self.total = len(instances)
         self.done = max(0, self.total - left)
         self.good = counts.completed
+        target = getattr(getattr(instances, "gate", None), "target", None)
+        self.needed = target if target is not None and target < self.total else None
         ways = (("failed", counts.failed), ("timed out", counts.timed_out), ("cancelled", counts.cancelled))
         self.notes = [f"{number:,} {way}" for way, number in ways if number]
-        detached = getattr(instances, "gate", self) is None
-        self.ended = left == 0 and (detached or state not in STILL_OPEN)
-        if self.ended and state not in STILL_OPEN:
-            self.notes.append(state.replace("_", " "))
+        if state not in UNDECIDED:
+            self.notes.insert(0, state.replace("_", " "))
+            self.ended = left == 0
+        self.set = weakref.ref(instances) if state == "active" or self.ended else lambda: instances
 
-    def figures(self) -> str:
-        """What stands to the right of the bar."""
-        share = 100 * self.done // self.total if self.total else 100
-        parts = [f"{self.done:,}/{self.total:,}", f"{share}%", *self.notes, f"{self.took:.1f} s"]
-        if self.took > 0 and self.done:
-            rate = self.done / self.took
-            parts.append(f"{rate:,.0f}/s")
-            if not self.ended and self.took > 0.5:
-                parts.append(f"{(self.total - self.done) / rate:.0f} s left")
-        return "  ".join(parts)
+    def goal(self) -> tuple[int, int]:
+        """How far it is, and how far it has to go: to the gate's target, if that is less than all."""
+        return (self.done, self.total) if self.needed is None else (min(self.good, self.needed), self.needed)
 
-    def line(self, width: int, colour: bool) -> str:
-        """The bar as one line of at most `width` characters."""
-        name = self.name if len(self.name) <= 24 else self.name[:23] + "…"
-        text = f"  {self.figures()}"
-        room = width - len(name) - len(text) - 2
-        if room < 5:
-            return f"{name}{text}"[: width - 1]
-        room = min(room, 40)
-        full = room * self.good // self.total if self.total else room
-        spent = room * self.done // self.total - full if self.total else 0
-        paint = (lambda code, part: f"\x1b[{code}m{part}\x1b[0m" if part else "") if colour else lambda _, part: part
-        return f"{name} {paint(32, '━' * full)}{paint(31, '╍' * spent)}{paint(2, '─' * (room - full - spent))}{text}"
+    def figures(self) -> tuple[list[str], list[str]]:
+        """What stands to the right of the bar; the second part can be left out, its end first."""
+        so_far, goal = self.goal()
+        if self.needed is None:
+            parts = [f"{so_far:,}/{goal:,}", f"{100 * so_far // goal if goal else 100}%"]
+        else:
+            parts = [f"{so_far:,}/{goal:,} needed", f"{self.done:,} of {self.total:,} done"]
+        extras = [f"{self.took:.1f} s"]
+        if self.took > 0 and so_far:
+            if self.took > 0.5 and so_far < goal and not self.ended:
+                extras.append(f"{(goal - so_far) * self.took / so_far:.0f} s left")
+            extras.append(f"{self.done / self.took:,.0f}/s")
+        return parts + self.notes, extras
+
+    def line(self, look: Look) -> str:
+        """The bar as one line of less than `columns` characters, colours apart."""
+        full_part, lost_part, open_part, cut = "━╍─…" if look.unicode else "=!-~"
+        name = self.name if len(self.name) <= LONGEST_NAME else self.name[: LONGEST_NAME - 1] + cut
+        parts, extras = self.figures()
+        while True:
+            text = "  ".join([*parts, *extras])
+            room = look.columns - len(name) - len(text) - 4
+            if room >= SHORTEST_BAR or not (extras or parts[2:]):
+                break
+            (extras or parts).pop()
+        if room < SHORTEST_BAR // 2:
+            return f"{name}  {text}"[: look.columns - 1]
+        room = min(room, LONGEST_BAR)
+        so_far, goal = self.goal()
+        reached = room * so_far // goal if goal else room
+        full = reached if self.needed is not None or not goal else room * self.good // goal
+
+        def paint(code: int, part: str) -> str:
+            return f"\x1b[{code}m{part}\x1b[0m" if look.colour and part else part
+
+        bar = paint(32, full_part * full) + paint(31, lost_part * (reached - full))
+        return f"{name} {bar}{paint(2, open_part * (room - reached))}  {text}"
 
     def page(self) -> str:
         """The bar as HTML, for a notebook."""
+        so_far, goal = self.goal()
+        parts, extras = self.figures()
         return (
-            f"<div>{html.escape(self.name)} "
-            f'<progress value="{self.done}" max="{max(1, self.total)}"></progress> {html.escape(self.figures())}</div>'
+            f"<div>{html.escape(self.name)} <progress value='{so_far}' max='{max(1, goal)}'></progress> "
+            f"{html.escape(', '.join([*parts, *extras]))}</div>"
         )
+
+
+def _printable(name: object) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in str(name))
 
 
 class Board:
     """The bars on the screen, and the thread that redraws them while there are any."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # A signal's handler may watch a set while this very thread draws.
+        self.lock = threading.RLock()
         self.bars: list[Bar] = []
         self.drawn = 0
         self.thread: threading.Thread | None = None
-        self.stop = threading.Event()
+        self.bell = threading.Event()
+        self.stopped = False
 
     def add(self, bar: Bar) -> None:
         with self.lock:
             self.bars.append(bar)
-            if self.thread is None and not self.stop.is_set():
+            if self.thread is None and not self.stopped:
                 self.thread = threading.Thread(target=self.run, name="shoal-progress", daemon=True)
                 self.thread.start()
 
     def run(self) -> None:
-        while not self.stop.wait(INTERVAL):
+        while True:
+            self.bell.wait(INTERVAL)
+            self.bell.clear()
             with self.lock:
-                self.draw()
-                if not self.bars:
+                if not self.stopped:
+                    self.draw()
+                if self.stopped or not self.bars:
                     self.thread = None
                     return
 
@@ -149,7 +196,8 @@ class Board:
         try:
             self.draw_notebook([bar for bar in self.bars if bar.display is not None])
             self.draw_terminal([bar for bar in self.bars if bar.display is None])
-        except (OSError, ValueError):  # the terminal went away, or stderr was closed
+        except Exception:
+            # The terminal or the notebook went away. Nobody looks any more, and no work may suffer from that.
             self.bars.clear()
         self.bars = [bar for bar in self.bars if not bar.ended]
 
@@ -163,23 +211,32 @@ class Board:
     def draw_terminal(self, bars: list[Bar]) -> None:
         if not bars or sys.stderr is None:
             return
-        width = shutil.get_terminal_size().columns
-        colour = "NO_COLOR" not in os.environ
-        ordered = [bar for bar in bars if bar.ended] + [bar for bar in bars if not bar.ended]
-        up = f"\x1b[{self.drawn}A" if self.drawn else ""
-        sys.stderr.write(f"\r{up}\x1b[J" + "".join(bar.line(width, colour) + "\n" for bar in ordered))
+        look = _look()
+        over = [bar.line(look) for bar in bars if bar.ended]
+        live = [bar.line(look) for bar in bars if not bar.ended]
+        # Written over in place, in one piece, so that nothing flickers. The cursor stays at the end of the last bar,
+        # not below it: what others print begins there, and the next bar stands below that instead of over it.
+        up = f"\x1b[{self.drawn - 1}A" if self.drawn > 1 else ""
+        text = "\n".join(f"{line}\x1b[K" for line in over + live)
+        sys.stderr.write(f"\r{up}\x1b[?7l{text}\x1b[?7h" + ("" if live else "\n") + "\x1b[J")
         sys.stderr.flush()
-        self.drawn = sum(not bar.ended for bar in bars)
+        self.drawn = len(live)
 
     def finish(self) -> None:
         """At exit: the thread ends before the interpreter takes stderr away, and the last state is drawn."""
-        self.stop.set()
+        self.stopped = True
+        self.bell.set()
         thread = self.thread
         if thread is not None:
             thread.join(0.2)
         if self.lock.acquire(timeout=0.2):
             try:
                 self.draw()
+                if self.drawn:
+                    sys.stderr.write("\n")
+                    self.drawn = 0
+            except (OSError, ValueError):
+                pass  # stderr is closed
             finally:
                 self.lock.release()
 
@@ -195,6 +252,20 @@ def _start_afresh() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_afresh)
+
+
+def _look() -> Look:
+    """How stderr wants its bars: its width, no colours with NO_COLOR, and plain letters where it has no others."""
+    try:
+        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stderr.fileno()).columns)
+    except (OSError, ValueError):
+        columns = 0
+    try:
+        "━╍─…".encode(getattr(sys.stderr, "encoding", None) or "utf-8")
+        unicode = True
+    except (UnicodeEncodeError, LookupError):
+        unicode = False
+    return Look(columns if columns > 0 else 80, "NO_COLOR" not in os.environ, unicode)
 
 
 def _in_notebook() -> bool:
@@ -217,9 +288,16 @@ def watch(instances: Watched) -> None:
 
         bar = Bar(instances)
         bar.display = display(HTML(bar.page()), display_id=True)
-        _board.add(bar)
     elif _on_terminal():
-        _board.add(Bar(instances))
+        bar = Bar(instances)
+    else:
+        return
+    board = _board
+    board.add(bar)
+    on_decided = getattr(instances, "on_decided", None)
+    if on_decided is not None and instances.state != "active":
+        # The last line is drawn as soon as there is one: what the caller prints next should stand below it.
+        on_decided(lambda _: board.bell.set())
 
 
 def refresh() -> None:

@@ -179,7 +179,7 @@ impl States {
         while index < stop {
             let words = self.0.from((index / LANES) as usize);
             let whole = ((stop - index) / LANES) as usize;
-            if index % LANES == 0 && whole > 0 {
+            if index.is_multiple_of(LANES) && whole > 0 {
                 let words = &words[..whole.min(words.len())];
                 for word in words {
                     word.store(pattern, Ordering::Release);

@@ -292,7 +292,7 @@ impl Policy {
             // Decided by the words of their own; all terminal and not fired is never.
             Join::Weighted(_) => (now.outstanding() == 0).then_some(Decision::Failed),
             Join::AllOf | Join::AtLeast { or_all: true, .. } | Join::Detached => {
-                (now.outstanding() == 0).then(|| match self.on_failure {
+                (now.outstanding() == 0).then_some(match self.on_failure {
                     OnFailure::FailLate if failed > 0 => Decision::Failed,
                     _ => Decision::Fired,
                 })

@@ -620,6 +620,10 @@ impl Set {
 
     /// After each step of the tally: is it decided, drained, finished?
     fn stepped(self: &Arc<Self>, now: Snapshot) {
+        // Before the decision: who has waited for that may ask when it was over.
+        if now.is_finished() {
+            self.finished();
+        }
         self.judge(now);
         if now.outstanding() == 0 {
             self.emptied(now);
@@ -748,15 +752,18 @@ impl Set {
         Ok(start..stop)
     }
 
-    /// None is outstanding: wakes who drains; an idle set seals itself; a sealed one is finished, once.
+    /// Notes the end, once.
+    fn finished(&self) {
+        let at = self.executor.clock().ticks();
+        if self.finished_at.set(at).is_ok() {
+            let life = at.saturating_sub(self.called);
+            self.executor.ticks().record(Phase::Life, self.len(), life);
+        }
+    }
+
+    /// None is outstanding: wakes who drains; an idle set seals itself.
     fn emptied(self: &Arc<Self>, now: Snapshot) {
-        if now.is_finished() {
-            let at = self.executor.clock().ticks();
-            if self.finished_at.set(at).is_ok() {
-                let life = at.saturating_sub(self.called);
-                self.executor.ticks().record(Phase::Life, self.len(), life);
-            }
-        } else if self.seal == Seal::WhenIdle {
+        if self.seal == Seal::WhenIdle && !now.is_finished() {
             let taken = {
                 let _adding = lock(&self.adding);
                 // Adding holds this lock: what is idle here stays idle until the token is gone.
@@ -924,7 +931,14 @@ pub struct Place {
 }
 
 impl Log {
-    const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+    // Under loom none goes further: it does not see what a standard `OnceLock` orders.
+    const FIRST: usize = if cfg!(loom) {
+        4
+    } else if cfg!(shuttle) {
+        2
+    } else {
+        8
+    };
 
     fn new() -> Self {
         Self {

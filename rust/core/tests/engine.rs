@@ -105,8 +105,18 @@ fn events_of(engine: &Engine, set: &Set) -> Vec<Event> {
     events.into_iter().filter(|e| e.set == set.id()).collect()
 }
 
+/// What happened to which range: a chunk that was cut because the machine was slow reads like a whole one.
 fn kinds(events: &[Event]) -> Vec<(Kind, u32, u32)> {
-    events.iter().map(|e| (e.kind, e.start, e.stop)).collect()
+    let mut told: Vec<(Kind, u32, u32)> = Vec::new();
+    for event in events.iter().filter(|e| e.kind != Kind::GivenBack) {
+        match told.last_mut() {
+            Some((kind, _, stop)) if *kind == event.kind && *stop == event.start => {
+                *stop = event.stop;
+            }
+            _ => told.push((event.kind, event.start, event.stop)),
+        }
+    }
+    told
 }
 
 #[test]
@@ -528,11 +538,12 @@ fn what_happened_to_a_set_is_told_in_order() {
             |index: u32| if index % 6 == 2 { Err(()) } else { Ok(()) },
         )
         .unwrap();
-    assert!(task.drain(None));
+    // By the one worker alone: who waits here does not help.
+    assert!(task.set().wait_drained(None));
     task.add(1, |_| {}).unwrap();
-    assert!(task.drain(None));
+    assert!(task.set().wait_drained(None));
     task.set().seal();
-    assert_eq!(task.wait(None), Some(Decision::Fired));
+    assert_eq!(task.set().wait_decided(None), Some(Decision::Fired));
     let events = events_of(&engine, task.set());
     assert_eq!(
         kinds(&events),
@@ -734,11 +745,14 @@ fn closing_seals_a_set_that_nobody_sealed() {
 fn the_rest_of_a_chunk_whose_bodies_turn_out_slow_is_taken_over_by_others() {
     let engine = engine(2);
     let cost = Arc::new(Cost::new());
-    let quick = engine
-        .spawn_known(Spec::of(100_000), Arc::clone(&cost), |_: u32| {})
-        .unwrap();
-    assert_eq!(quick.wait(None), Some(Decision::Fired));
-    assert!(cost.ticks().is_some_and(|ticks| ticks < 10_000.0));
+    // Again where the machine was too busy to show that the bodies are quick. By an engine that is gone afterwards, so that nobody learns more.
+    while cost.ticks().is_none_or(|ticks| ticks > 200.0) {
+        let engine = self::engine(2);
+        engine
+            .spawn_known(Spec::of(100_000), Arc::clone(&cost), |_: u32| {})
+            .unwrap();
+        assert!(engine.close(false, None));
+    }
 
     // Taken for quick, so many are in the first chunk. The two that meet can only do so on two threads.
     let meeting = Barrier::new(2);
