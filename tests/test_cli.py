@@ -130,8 +130,9 @@ class Terminal(io.StringIO):
 class Watched:
     """A set as a bar sees it, under the test's control."""
 
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.state = name, total, "waiting"
+    def __init__(self, name: str, total: int, state: str = "running") -> None:
+        self.name, self.total, self.state = name, total, state
+        self.gate = SimpleNamespace(target=total)
         self.counts = self.of(0, 0)
 
     def of(self, completed: int, failed: int, cancelled: int = 0) -> SimpleNamespace:
@@ -182,9 +183,9 @@ def test_a_bar_follows_its_set_and_ends_with_a_last_line(
     until(lambda: "103/500" in terminal.getvalue())
     instances.finish(489, 11)
     until(lambda: board.thread is None)
-    last = terminal.getvalue().splitlines()[-1]
+    [last] = [line for line in terminal.getvalue().splitlines() if "gate fired" in line]
     assert "fetch" in last
-    assert "500/500  100%  11 failed  fired" in last
+    assert "500/500  100%  gate fired  11 failed" in last
     assert not board.bars
 
 
@@ -193,7 +194,7 @@ def test_two_bars_stand_below_each_other(board: _progress.Board, monkeypatch: py
     first, second = Watched("first", 10), Watched("second", 20)
     _progress.watch(first)
     _progress.watch(second)
-    until(lambda: "\x1b[2A" in terminal.getvalue())
+    until(lambda: "\x1b[1A" in terminal.getvalue())
     first.finish(10, 0)
     second.finish(20, 0)
     _progress.refresh()
@@ -208,9 +209,9 @@ def test_no_bar_where_output_is_no_terminal(board: _progress.Board, monkeypatch:
     assert stream.getvalue() == ""
 
 
-def test_a_bar_does_not_keep_its_set_alive(board: _progress.Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_does_not_keep_an_open_set_alive(board: _progress.Board, monkeypatch: pytest.MonkeyPatch) -> None:
     use_terminal(monkeypatch)
-    instances = Watched("gone", 5)
+    instances = Watched("gone", 5, "active")
     gone = weakref.ref(instances)
     _progress.watch(instances)
     assert board.thread is not None
@@ -221,7 +222,7 @@ def test_a_bar_does_not_keep_its_set_alive(board: _progress.Board, monkeypatch: 
 
 def test_a_long_name_and_a_narrow_terminal_fit_on_one_line() -> None:
     bar = _progress.Bar(Watched("n" * 200, 10))
-    assert all(len(bar.line(width, colour=False)) <= width for width in (20, 40, 80, 120))
+    assert all(len(bar.line(_progress.Look(columns))) < columns for columns in (20, 40, 80, 120))
 
 
 def test_a_bar_left_over_does_not_delay_the_exit() -> None:

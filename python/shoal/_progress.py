@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import unicodedata
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -73,7 +74,7 @@ class Bar:
         self.began = time.monotonic()
         self.took = 0.0
         self.ended = False
-        self.total = self.done = self.good = 0
+        self.total = self.done = self.good = self.ran = 0
         self.needed: int | None = None
         self.notes: list[str] = []
         self.look()
@@ -94,12 +95,15 @@ class Bar:
         self.total = len(instances)
         self.done = max(0, self.total - left)
         self.good = counts.completed
-        target = getattr(getattr(instances, "gate", None), "target", None)
+        self.ran = max(0, self.done - counts.cancelled)
+        gate = getattr(instances, "gate", None)
+        target = getattr(gate, "target", None)
         self.needed = target if target is not None and target < self.total else None
         ways = (("failed", counts.failed), ("timed out", counts.timed_out), ("cancelled", counts.cancelled))
         self.notes = [f"{number:,} {way}" for way, number in ways if number]
         if state not in UNDECIDED:
-            self.notes.insert(0, state.replace("_", " "))
+            if gate is not None:
+                self.notes.insert(0, f"gate {state.replace('_', ' ')}")
             self.ended = left == 0
         self.set = weakref.ref(instances) if state == "active" or self.ended else lambda: instances
 
@@ -118,22 +122,26 @@ class Bar:
         if self.took > 0 and so_far:
             if self.took > 0.5 and so_far < goal and not self.ended:
                 extras.append(f"{(goal - so_far) * self.took / so_far:.0f} s left")
-            extras.append(f"{self.done / self.took:,.0f}/s")
+            extras.append(f"{self.ran / self.took:,.0f}/s")
         return parts + self.notes, extras
 
     def line(self, look: Look) -> str:
-        """The bar as one line of less than `columns` characters, colours apart."""
+        """The bar as one line of less than `columns` cells, colours apart."""
         full_part, lost_part, open_part, cut = "━╍─…" if look.unicode else "=!-~"
-        name = self.name if len(self.name) <= LONGEST_NAME else self.name[: LONGEST_NAME - 1] + cut
+        name = self.name if look.unicode else self.name.encode("ascii", "replace").decode()
+        if _cells(name) > LONGEST_NAME:
+            while _cells(name) >= LONGEST_NAME:
+                name = name[:-1]
+            name += cut
         parts, extras = self.figures()
         while True:
             text = "  ".join([*parts, *extras])
-            room = look.columns - len(name) - len(text) - 4
+            room = look.columns - _cells(name) - len(text) - 6
             if room >= SHORTEST_BAR or not (extras or parts[2:]):
                 break
             (extras or parts).pop()
         if room < SHORTEST_BAR // 2:
-            return f"{name}  {text}"[: look.columns - 1]
+            return f"{name}  {text}"[: look.columns - 1 - _cells(name) + len(name)]
         room = min(room, LONGEST_BAR)
         so_far, goal = self.goal()
         reached = room * so_far // goal if goal else room
@@ -157,6 +165,11 @@ class Bar:
 
 def _printable(name: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(name))
+
+
+def _cells(text: str) -> int:
+    """How wide a terminal shows it."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 class Board:
@@ -218,7 +231,7 @@ class Board:
         # not below it: what others print begins there, and the next bar stands below that instead of over it.
         up = f"\x1b[{self.drawn - 1}A" if self.drawn > 1 else ""
         text = "\n".join(f"{line}\x1b[K" for line in over + live)
-        sys.stderr.write(f"\r{up}\x1b[?7l{text}\x1b[?7h" + ("" if live else "\n") + "\x1b[J")
+        sys.stderr.write(f"\r{up}{text}" + ("  " if live else "\n") + "\x1b[J")
         sys.stderr.flush()
         self.drawn = len(live)
 

@@ -45,6 +45,7 @@ RUST_PEERS = {LOOP: "loop", PAR_ITER: "par_iter", RAYON_SPAWN: "rayon_spawn"}
 COMPREHENSION, EXECUTOR, SUBMIT, POOL = "comprehension", "Executor.map", "Executor.submit", "ThreadPool.map"
 TASK_GROUP, JOBLIB = "TaskGroup", "joblib threads"
 FUTURES, TASKS = "futures", "asyncio tasks"
+NATIVE, VALUES = "native", "values"
 STATIC, ONE_BY_ONE, AWAKE = "equal split", "chunk=1", "pool awake"
 
 LIFE = "Whole life of a native kernel: created, run, counted"
@@ -175,18 +176,21 @@ def ticks_of(call: Callable[[], object], repeats: int = 1) -> float:
 def interleave(runs: Mapping[str, Run], *, seconds: float, least: int = 3, most: int = 1_000) -> dict[str, float]:
     """The best of each run, in turns: all of them meet the same weather. The slow ones leave after the first turns.
 
+    Who begins changes from turn to turn, for threads of the one before may still be on their way to sleep.
+
     >>> interleave({"one": lambda: 1.0, "two": lambda: 2.0}, seconds=0)
     {'one': 1.0, 'two': 2.0}
     """
     best = dict.fromkeys(runs, math.inf)
     spent = dict.fromkeys(runs, 0.0)
     start = time.perf_counter()
+    names = list(runs)
     for turn in range(most):
-        for name, once in runs.items():
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
             if turn >= least and spent[name] >= seconds / 2:
                 continue
             began = time.perf_counter()
-            best[name] = min(best[name], once())
+            best[name] = min(best[name], runs[name]())
             spent[name] += time.perf_counter() - began
         if turn + 1 >= least and time.perf_counter() - start >= seconds:
             break
@@ -281,7 +285,7 @@ def instances_of(count: int) -> str:
 
 def life(count: int, peers: Sequence[str], seconds: float) -> dict[str, float]:
     """Ticks an instance, from the call to its return, ours and the peers'."""
-    repeats = max(1, min(5, 1_000_000 // count))
+    repeats = max(3, min(5, 1_000_000 // count))
     noop = shoal.kernels.noop
     runs: dict[str, Run] = {OURS: lambda: ticks_of(lambda: shoal.map(noop, count=count), repeats)}
 
@@ -384,29 +388,37 @@ def python_runs(count: int, pool: ThreadPoolExecutor, threads: Any) -> dict[str,
     """For each way to run `same` over `count` items, the ticks an item. Those with much to do for each get fewer."""
     items = list(range(count))
     few = items[:10_000]
+    repeats = max(1, min(5, 10_000 // count))
 
     async def one(x: int) -> int:
         return x
 
-    async def group() -> float:
-        start = _native._ticks()
-        async with asyncio.TaskGroup() as tasks:
-            made = [tasks.create_task(one(x)) for x in few]
+    async def tasks() -> None:
+        async with asyncio.TaskGroup() as group:
+            made = [group.create_task(one(x)) for x in few]
         [task.result() for task in made]
+
+    async def timed() -> float:
+        start = _native._ticks()
+        await tasks()
         return _native._ticks() - start
 
+    def over(given: Sequence[int], call: Callable[[], object]) -> Run:
+        return lambda: ticks_of(call, repeats) / len(given)
+
     runs: dict[str, Run] = {
-        OURS: lambda: ticks_of(lambda: shoal.map(same, items)) / count,
-        COMPREHENSION: lambda: ticks_of(lambda: [same(x) for x in items]) / count,
-        POOL: lambda: ticks_of(lambda: threads.map(same, items)) / count,
-        EXECUTOR: lambda: ticks_of(lambda: list(pool.map(same, few))) / len(few),
-        TASK_GROUP: lambda: asyncio.run(group()) / len(few),
+        OURS: over(items, lambda: shoal.map(same, items)),
+        COMPREHENSION: over(items, lambda: [same(x) for x in items]),
+        POOL: over(items, lambda: threads.map(same, items)),
+        EXECUTOR: over(few, lambda: list(pool.map(same, few))),
+        # Without the loop's own start and end.
+        TASK_GROUP: lambda: asyncio.run(timed()) / len(few),
     }
     if importlib.util.find_spec("joblib"):
         import joblib
 
         parallel = joblib.Parallel(n_jobs=cores(), prefer="threads")
-        runs[JOBLIB] = lambda: ticks_of(lambda: parallel(joblib.delayed(same)(x) for x in few)) / len(few)
+        runs[JOBLIB] = over(few, lambda: parallel(joblib.delayed(same)(x) for x in few))
     return runs
 
 
@@ -697,12 +709,11 @@ async def nothing_later() -> None:
     pass
 
 
-def memory_of_this_process(what: str, count: int) -> float:
-    """Bytes an instance of one kind. For a process that has done nothing else."""
+def memory_of_this_process(what: str, count: int) -> list[float]:
+    """Bytes an instance of one kind, pending and finished. For a process that has done nothing else."""
     gc.disable()
     shoal.spawn(shoal.kernels.noop, count=1_000).wait()
     shoal.spawn(nothing, count=1_000).wait()
-    engine = shoal.default_engine()
     release = threading.Event()
     before = memory()
 
@@ -710,74 +721,61 @@ def memory_of_this_process(what: str, count: int) -> float:
         # Pending instances are memory asked for and never touched: that counts too.
         return max(now - then for now, then in zip(memory(), before, strict=True)) / count
 
-    if what == "native, pending":
-        blocked = shoal.spawn(lambda _: release.wait(), count=engine.workers, chunk=1)
-        while blocked.counts.running < engine.workers:
-            time.sleep(0.001)
-        before = memory()
-        instances = shoal.spawn(shoal.kernels.noop, count=count)
-        each = grown()
-        if instances.counts.pending != count:
-            raise RuntimeError("some instances were not pending")
-        release.set()
-        instances.drain()
-    elif what == "native, finished":
-        instances = shoal.spawn(shoal.kernels.noop, count=count)
-        instances.drain()
-        each = grown()
-    elif what == "Python values":
-        instances = shoal.spawn(nothing, count=count)
-        instances.drain()
-        each = grown()
-        if len(instances.values) != count:
-            raise RuntimeError("some values are missing")
-    elif what in ("futures, pending", "futures, finished"):
+    if what == FUTURES:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(release.wait)
             before = memory()
             futures = [pool.submit(nothing) for _ in range(count)]
-            if what == "futures, finished":
-                release.set()
-                futures[-1].result()
-            each = grown()
+            pending = grown()
             release.set()
-    else:
+            futures[-1].result()
+            return [pending, grown()]
+    if what == TASKS:
 
-        async def tasks() -> float:
+        async def tasks() -> list[float]:
             nonlocal before
             before = memory()
             made = [asyncio.create_task(nothing_later()) for _ in range(count)]
-            if what == "tasks, finished":
-                await asyncio.gather(*made)
-            each = grown()
-            await asyncio.gather(*made)
-            return each
+            pending = grown()
+            while not made[-1].done():
+                await asyncio.sleep(0)
+            return [pending, grown()]
 
-        each = asyncio.run(tasks())
-    return each
+        return asyncio.run(tasks())
+    workers = shoal.default_engine().workers
+    blocked = shoal.spawn(lambda _: release.wait(), count=workers, chunk=1)
+    while blocked.counts.running < workers:
+        time.sleep(0.001)
+    before = memory()
+    instances = shoal.spawn(shoal.kernels.noop if what == NATIVE else nothing, count=count)
+    pending = grown()
+    if instances.counts.pending != count:
+        raise RuntimeError("some instances were not pending")
+    release.set()
+    instances.drain()
+    finished = grown()
+    if what == VALUES and len(instances.values) != count:
+        raise RuntimeError("some values are missing")
+    return [pending, finished]
 
 
 def memory_rows(native: int, python: int, objects: int) -> list[Row]:
-    rows = []
-    peers = {}
-    for end in ("pending", "finished"):
-        for peer, what in ((FUTURES, "futures"), (TASKS, "tasks")):
-            say(f"memory: {what}, {end}")
-            peers[peer, end] = apart_from_this_process(memory_of_this_process, f"{what}, {end}", objects)
-    for what, count, end, most in (
-        ("native, pending", native, "pending", 16),
-        ("native, finished", native, "finished", 16),
-        ("Python values", python, "finished", 24),
-    ):
+    """Native and with Python values, pending and finished, beside one object each."""
+    figures = {}
+    for what, count in ((FUTURES, objects), (TASKS, objects), (NATIVE, native), (VALUES, python)):
         say(f"memory: {what}")
-        mine = apart_from_this_process(memory_of_this_process, what, count)
-        for peer in (FUTURES, TASKS):
-            rows.append(Row(MEMORY, what, count, "bytes", mine, peer, peers[peer, end]))
-        bound = judged(mine, "<=", most)
-        if mine < 1:
-            # Its state alone is a byte: less means that memory from before was used again, and the figure is void.
-            bound = (bound[0], False, 0.0)
-        rows.append(Row(BUDGET, f"memory, {what}", count, "bytes", mine, FUTURES, peers[FUTURES, end], *bound))
+        figures[what] = apart_from_this_process(memory_of_this_process, what, count)
+    rows = []
+    for what, count, most in ((NATIVE, native, 16), (VALUES, python, 24)):
+        for end, state in enumerate(("pending", "finished")):
+            mine, label = figures[what][end], f"{what}, {state}"
+            for peer in (FUTURES, TASKS):
+                rows.append(Row(MEMORY, label, count, "bytes", mine, peer, figures[peer][end]))
+            bound = judged(mine, "<=", most)
+            if mine < 1:
+                # Its state alone is a byte: less means that memory from before was used again, and the figure is void.
+                bound = (bound[0], False, 0.0)
+            rows.append(Row(BUDGET, f"memory, {label}", count, "bytes", mine, FUTURES, figures[FUTURES][end], *bound))
     return rows
 
 
@@ -799,7 +797,7 @@ def measure(*, quick: bool = False) -> list[Row]:
             *creation_rows([1_000, 1_000_000] if quick else [1_000, 100_000, 1_000_000], seconds),
             *python_rows([1_000] if quick else [1_000, 100_000], seconds),
             *whole_set_rows(seconds / 4),
-            *skewed_rows(3 if quick else 7),
+            *skewed_rows(2 if quick else 7),
             *synchronisation_rows(seconds),
             *parked_map_rows(15 if quick else 101),
             *wake_up_rows(15 if quick else 101),

@@ -5,6 +5,11 @@ use crate::{Error, Result, state::Decision, tally::Snapshot};
 /// Shares are compared with this slack, so that 0.07 of 100 is 7 and not the 8 that binary fractions would make of it.
 const ROUNDING: f64 = 1e-9;
 
+/// The slack at such a number: what a product of floats is off by grows with it.
+fn rounding(number: f64) -> f64 {
+    ROUNDING.max(4.0 * f64::EPSILON * number)
+}
+
 /// Says when the gate fires.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -40,7 +45,10 @@ impl Need {
         match self {
             Self::Count(n) => n,
             Self::Fraction(_) if created == 0 => 0,
-            Self::Fraction(f) => (f * f64::from(created) - ROUNDING).ceil().max(1.0) as u32,
+            Self::Fraction(f) => {
+                let share = f * f64::from(created);
+                (share - rounding(share)).ceil().max(1.0) as u32
+            }
         }
     }
 }
@@ -165,7 +173,8 @@ impl OnFailure {
         match self {
             Self::TolerateFraction { fraction, after } => {
                 let ended = f64::from(completed) + f64::from(failed);
-                ended >= f64::from(after) && f64::from(failed) > fraction * ended + ROUNDING
+                let allowed = fraction * ended;
+                ended >= f64::from(after) && f64::from(failed) > allowed + rounding(allowed)
             }
             _ => false,
         }

@@ -1,6 +1,6 @@
 //! Claiming and settling: who fires, who fails, and what is given back.
 
-use super::{World, at_least, completed, explore, failing_as, fixed, going_on, open};
+use super::{World, at_least, completed, explore, failing_as, fixed, going_on, open, weighted};
 use crate::{Decision, InstanceState, OnFailure, Policy, Spec, state::Counts};
 
 #[test]
@@ -233,14 +233,70 @@ fn counts_always_sum_to_the_number_created_while_a_set_is_cancelled() {
     });
 }
 
-#[test]
-fn two_settlements_alone_are_judged_once_together() {
-    explore(None, || {
-        let world = World::bare(Spec::of(2));
+/// Two settlements race and nothing else does: small enough for every interleaving, whatever the join.
+fn settlements_race(policy: Policy, failing: &'static [u32], expected: Decision) {
+    explore(None, move || {
+        let world = World::bare(Spec {
+            policy: policy.clone(),
+            ..Spec::of(2)
+        });
         let (mine, theirs) = (world.set.claim(1).unwrap(), world.set.claim(1).unwrap());
-        let other = world.spawn(|world| world.settle(theirs, InstanceState::Completed, &[]));
-        world.settle(mine, InstanceState::Completed, &[]);
+        let other =
+            world.spawn(move |world| world.settle(theirs, InstanceState::Completed, failing));
+        world.settle(mine, InstanceState::Completed, failing);
         other.join().unwrap();
-        assert_eq!(world.over(), (Decision::Fired, completed(2)));
+        let (decision, counts) = world.over();
+        assert_eq!(decision, expected);
+        assert_eq!(counts.failed as usize, failing.len());
     });
+}
+
+#[test]
+fn two_settlements_alone_all_of_fires_at_the_second() {
+    settlements_race(Policy::default(), &[], Decision::Fired);
+}
+
+#[test]
+fn two_settlements_alone_a_failure_fails_fast() {
+    settlements_race(Policy::default(), &[1], Decision::Failed);
+}
+
+#[test]
+fn two_settlements_alone_a_failure_fails_late() {
+    settlements_race(failing_as(OnFailure::FailLate), &[0], Decision::Failed);
+}
+
+#[test]
+fn two_settlements_alone_one_failure_more_than_tolerated() {
+    settlements_race(
+        failing_as(OnFailure::Tolerate(1)),
+        &[0, 1],
+        Decision::Failed,
+    );
+}
+
+#[test]
+fn two_settlements_alone_a_share_that_is_exceeded_together() {
+    let half = OnFailure::TolerateFraction {
+        fraction: 0.4,
+        after: 2,
+    };
+    settlements_race(failing_as(half), &[0], Decision::Failed);
+}
+
+#[test]
+fn two_settlements_alone_a_threshold_that_both_reach() {
+    settlements_race(at_least(2), &[], Decision::Fired);
+    settlements_race(at_least(1), &[], Decision::Fired);
+}
+
+#[test]
+fn two_settlements_alone_a_threshold_that_is_out_of_reach() {
+    settlements_race(at_least(2), &[0], Decision::Failed);
+}
+
+#[test]
+fn two_settlements_alone_weights_that_are_reached_together_or_missed() {
+    settlements_race(weighted([3, 4], 7), &[], Decision::Fired);
+    settlements_race(weighted([3, 4], 4), &[1], Decision::Failed);
 }
