@@ -87,11 +87,12 @@ pub(crate) struct Current {
 #[pyfunction]
 pub(crate) fn current(py: Python<'_>) -> PyResult<Current> {
     innermost(|frame| {
-        let scope = match &*frame.scope.borrow() {
-            Some(scope) => Some(scope.clone_ref(py)),
-            None => None,
-        };
-        let scope = match scope {
+        let known = frame
+            .scope
+            .borrow()
+            .as_ref()
+            .map(|scope| scope.clone_ref(py));
+        let scope = match known {
             Some(scope) => scope,
             None => {
                 let scope = crate::case::scope_of(py, &frame.task)?;
