@@ -9,6 +9,9 @@ use crate::sync::{AtomicU64, Ordering};
 /// The first segment's length; segment `k` holds `FIRST << k`.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 const SEGMENTS: usize = 32;
+/// Bytes that are sooner written than asked for as zeroes.
+#[cfg(not(any(loom, shuttle)))]
+const SMALL: usize = 1024;
 
 /// One `T` for each index.
 pub struct Column<T> {
@@ -41,13 +44,17 @@ impl<T: Default> Column<T> {
         Self::from_flat((0..count).map(|_| T::default()).collect())
     }
 
-    /// A column of zeroes that never grows: the system's fresh pages, not touched until they are written.
+    /// A column of zeroes that never grows: a large one is the system's fresh pages, not touched until they are written.
     #[must_use]
     #[cfg(not(any(loom, shuttle)))]
     pub fn zeroed(count: usize) -> Self
     where
         T: bytemuck::Zeroable,
     {
+        // Asking the allocator for zeroes passes by its cache of small blocks.
+        if count * size_of::<T>() <= SMALL {
+            return Self::flat(count);
+        }
         Self::from_flat(bytemuck::zeroed_slice_box(count))
     }
 
@@ -140,44 +147,73 @@ fn place(index: usize) -> (usize, usize) {
 }
 
 /// The state bytes of a set, eight to a word.
-pub(crate) struct States(Column<AtomicU64>);
+pub(crate) struct States {
+    /// Made by whoever settles first: until then all are pending, and making a set touches no memory for its instances.
+    words: OnceLock<Column<AtomicU64>>,
+    count: u32,
+}
 
 const LANES: u32 = 8;
 const EVERY_LANE: u64 = 0x0101_0101_0101_0101;
 
 impl States {
+    /// For a count that is final.
     pub(crate) fn flat(count: u32) -> Self {
-        let words = count.div_ceil(LANES) as usize;
-        #[cfg(not(any(loom, shuttle)))]
-        return Self(Column::zeroed(words));
-        #[cfg(any(loom, shuttle))]
-        Self(Column::flat(words))
+        let states = Self {
+            words: OnceLock::new(),
+            count,
+        };
+        // A model checker does not see what a standard `OnceLock` orders.
+        if cfg!(any(loom, shuttle)) {
+            states.words();
+        }
+        states
     }
 
+    /// For a set that may grow.
     pub(crate) fn growing() -> Self {
         #[cfg(not(any(loom, shuttle)))]
-        return Self(Column::growing_zeroed());
+        let words = Column::growing_zeroed();
         #[cfg(any(loom, shuttle))]
-        Self(Column::growing())
+        let words = Column::growing();
+        Self {
+            words: words.into(),
+            count: 0,
+        }
     }
 
+    fn words(&self) -> &Column<AtomicU64> {
+        self.words.get_or_init(|| {
+            let words = self.count.div_ceil(LANES) as usize;
+            #[cfg(not(any(loom, shuttle)))]
+            return Column::zeroed(words);
+            #[cfg(any(loom, shuttle))]
+            Column::flat(words)
+        })
+    }
+
+    /// Makes indices below `count` exist, where it may grow.
     pub(crate) fn reserve(&self, count: u32) {
-        self.0.reserve(count.div_ceil(LANES) as usize);
+        self.words().reserve(count.div_ceil(LANES) as usize);
     }
 
     /// The stored state. Acquire pairs with `fill`: a terminal state shows the value written before it.
     pub(crate) fn get(&self, index: u32) -> InstanceState {
-        let word = self.0.get((index / LANES) as usize).load(Ordering::Acquire);
+        let Some(words) = self.words.get() else {
+            return InstanceState::Pending;
+        };
+        let word = words.get((index / LANES) as usize).load(Ordering::Acquire);
         InstanceState::from_byte((word >> (8 * (index % LANES))) as u8)
     }
 
     /// Writes one terminal state over a range that its owner has not written before.
     /// Whole words are stored; a word at the edge may be shared with another owner, so its bytes are or-ed in.
     pub(crate) fn fill(&self, start: u32, stop: u32, state: InstanceState) {
+        let column = self.words();
         let pattern = EVERY_LANE * state as u64;
         let mut index = start;
         while index < stop {
-            let words = self.0.from((index / LANES) as usize);
+            let words = column.from((index / LANES) as usize);
             let whole = ((stop - index) / LANES) as usize;
             if index.is_multiple_of(LANES) && whole > 0 {
                 let words = &words[..whole.min(words.len())];

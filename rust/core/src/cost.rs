@@ -54,7 +54,9 @@ impl Pace {
 }
 
 /// What is known of one body's cost. Shared by all sets that run it; written without care for lost updates, for it is an estimate.
+// Aligned, so that what is learnt at each chunk is not on the line of the counts that every new set touches.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct Cost {
     /// Sixteenths of a tick an instance; 0 is never measured.
     each: AtomicU64,
@@ -133,6 +135,13 @@ impl Cost {
             0 => 1,
             each => (pace.block * SIXTEENTHS / each).clamp(1, 1024) as u32,
         }
+    }
+
+    /// Whether `left` instances are known to take much longer than waking somebody does.
+    pub(crate) fn is_long(&self, left: u32, pace: &Pace) -> bool {
+        let each = self.each.load(Ordering::Relaxed);
+        u64::from(left).saturating_mul(each) > 2 * pace.alone * SIXTEENTHS
+            && self.seen.load(Ordering::Relaxed) >= ENOUGH_SEEN
     }
 
     /// Whether a body is known to take less than it costs to hand a lock on.

@@ -191,35 +191,49 @@ impl Engine {
         cost: Arc<Cost>,
         body: impl Body + 'static,
     ) -> Result<Arc<Task>> {
-        let task = self.create(spec, cost, body)?;
-        self.start(&task);
+        let (task, created) = self.create_at(spec, cost, body)?;
+        // Asked for before the workers have the set, and its words with it.
+        let (count, called) = (task.set.len(), task.set.called_at());
+        if task.set.unclaimed() > 0 {
+            self.executor.submit(&task);
+        }
+        let now = self.executor.clock().ticks();
+        self.executor.ticks().spawned(
+            count,
+            now.saturating_sub(created),
+            now.saturating_sub(called),
+        );
         Ok(task)
     }
 
-    /// Makes a set that nobody looks at yet: [`Engine::start`] or a wait with `alone_first` follows.
+    /// Makes a set that nobody looks at yet: a wait with `alone_first` follows.
     ///
     /// # Errors
     /// What is wrong with the spec; then nothing was created.
     pub fn create(
         &self,
-        mut spec: Spec,
+        spec: Spec,
         cost: Arc<Cost>,
         body: impl Body + 'static,
     ) -> Result<Arc<Task>> {
+        self.create_at(spec, cost, body).map(|(task, _)| task)
+    }
+
+    /// As `create`, with the time when that was done.
+    fn create_at(
+        &self,
+        mut spec: Spec,
+        cost: Arc<Cost>,
+        body: impl Body + 'static,
+    ) -> Result<(Arc<Task>, u64)> {
         self.check_process()?;
-        let ticks = self.executor.clock().ticks();
         if spec.called == 0 {
-            spec.called = ticks;
+            spec.called = self.executor.clock().ticks();
         }
         let called = spec.called;
         let case = spec.case.clone();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let set = Arc::new(Set::new(
-            id,
-            spec,
-            &self.limits,
-            Arc::clone(&self.executor),
-        )?);
+        let set = Set::new(id, spec, &self.limits, Arc::clone(&self.executor))?;
         let count = set.len();
         let task: Arc<Task> = Arc::new(Task {
             set: Arc::clone(&set),
@@ -245,28 +259,14 @@ impl Engine {
             registry.shelf.push(entry)
         };
         drop(evicted);
-        task.set.event(Kind::Created, 0, count, 0, Event::NO_WORKER);
-        task.set.born();
         let now = self.executor.clock().ticks();
+        task.set
+            .event_at(now, Kind::Created, 0, count, 0, Event::NO_WORKER);
+        task.set.born();
         self.executor
             .ticks()
             .created(count, now.saturating_sub(called));
-        Ok(task)
-    }
-
-    /// Hands a created set to the workers.
-    pub fn start(&self, task: &Arc<Task>) {
-        let before = self.executor.clock().ticks();
-        let count = task.set.len();
-        if task.set.unclaimed() > 0 {
-            self.executor.submit(task);
-        }
-        let now = self.executor.clock().ticks();
-        self.executor.ticks().spawned(
-            count,
-            now.saturating_sub(before),
-            now.saturating_sub(task.set.called_at()),
-        );
+        Ok((task, now))
     }
 
     /// Makes a set, runs it with the calling thread first and the workers when it lasts, and waits for its gate.

@@ -1,5 +1,7 @@
 //! The one stream of what happened: a record for a range, in a bounded ring that observers pull from and writers never wait for.
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// What a record says happened to its range.
@@ -102,7 +104,7 @@ struct Slot {
 
 /// The newest records. Writers take a number each; a reader that was lapped is told what it missed.
 pub struct Ring {
-    head: AtomicU64,
+    head: CachePadded<AtomicU64>,
     dropped: AtomicU64,
     slots: Box<[Slot]>,
 }
@@ -111,7 +113,7 @@ impl Ring {
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.next_power_of_two();
         Self {
-            head: AtomicU64::new(0),
+            head: CachePadded::new(AtomicU64::new(0)),
             dropped: AtomicU64::new(0),
             slots: (0..capacity)
                 .map(|_| Slot {

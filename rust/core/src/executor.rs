@@ -10,6 +10,7 @@ use std::{
 };
 
 use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
 
 use crate::{
     Result,
@@ -33,6 +34,9 @@ const HELPERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Records the ring holds.
 const EVENTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 1 << 14 };
 
+/// Pauses of the processor between two looks of an idle worker at the queue.
+const LOOKS_AWAY: u32 = 8;
+
 /// What a caller does alone before it wakes anybody.
 const ALONE: Duration = Duration::from_micros(20);
 
@@ -50,6 +54,8 @@ enum Ticket {
 }
 
 /// Runs tasks.
+// Aligned, so that the counts of its owners, which every new set touches, are not on a line that the workers read.
+#[repr(align(128))]
 pub struct Executor {
     me: Weak<Executor>,
     workers: u32,
@@ -62,7 +68,7 @@ pub struct Executor {
     slots: Box<[Slot]>,
     queue: SegQueue<Ticket>,
     /// Worker loops that have entered, at most `workers`; and `CLOSING`.
-    active: AtomicU32,
+    active: CachePadded<AtomicU32>,
     left: (Mutex<()>, Condvar),
     pool: pool::Pool,
     lookout: Arc<Lookout>,
@@ -97,7 +103,7 @@ impl Executor {
                 .map(|k| Slot::new(k, workers))
                 .collect(),
             queue: SegQueue::new(),
-            active: AtomicU32::new(0),
+            active: CachePadded::new(AtomicU32::new(0)),
             left: (Mutex::new(()), Condvar::new()),
             pool,
             lookout: Arc::default(),
@@ -211,7 +217,8 @@ impl Executor {
             if let Some(ticket) = self.queue.pop() {
                 return Some(ticket);
             }
-            std::hint::spin_loop();
+            // Not at every chance: who pushes needs the queue's words for itself.
+            (0..LOOKS_AWAY).for_each(|_| std::hint::spin_loop());
         }
         None
     }
@@ -521,7 +528,12 @@ impl Task {
         if !done() {
             let watch = executor.stopwatch();
             if waiting.alone_first {
-                self.help_alone(waiting.only_short, &done);
+                // What is known to last longer than waking somebody is shared from the start.
+                let is_long = !self.body.may_wait()
+                    && self.cost.is_long(self.set.unclaimed(), &executor.pace);
+                if !is_long {
+                    self.help_alone(waiting.only_short, &done);
+                }
                 let left = self.set.unclaimed();
                 if left > 0
                     && (self.body.may_wait() || !self.cost.is_done_soon(left, &executor.pace))

@@ -200,7 +200,7 @@ impl Set {
         spec: Spec,
         limits: &Limits,
         executor: Arc<Executor>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let open = spec.seal != Seal::AtOnce;
         let count = limits.check_set(spec.count)?;
         spec.policy.check(count, open)?;
@@ -236,7 +236,7 @@ impl Set {
         } else {
             States::flat(count)
         };
-        Ok(Self {
+        Ok(Arc::new(Self {
             id,
             called: spec.called,
             policy: spec.policy,
@@ -269,7 +269,7 @@ impl Set {
             cancelled: AtomicU32::new(0),
             verdict: Verdict::new(),
             log: Log::new(),
-        })
+        }))
     }
 
     /// The number of this set in its engine.
@@ -899,9 +899,22 @@ impl Set {
     }
 
     pub(crate) fn event(&self, kind: Kind, start: u32, stop: u32, took: u64, worker: u32) {
+        let at = self.executor.clock().ticks();
+        self.event_at(at, kind, start, stop, took, worker);
+    }
+
+    pub(crate) fn event_at(
+        &self,
+        at: u64,
+        kind: Kind,
+        start: u32,
+        stop: u32,
+        took: u64,
+        worker: u32,
+    ) {
         self.executor.record(Event {
             seq: 0,
-            at: self.executor.clock().ticks(),
+            at,
             took,
             set: self.id,
             start,

@@ -65,14 +65,14 @@ impl Inner {
 
     /// The engine of the module-level calls: after a fork a fresh one.
     #[expect(unsafe_code, reason = "a pointer that is only ever replaced")]
-    pub(crate) fn default(py: Python<'_>) -> PyResult<Arc<Self>> {
+    pub(crate) fn default(py: Python<'_>) -> PyResult<&'static Arc<Self>> {
         loop {
             let seen = DEFAULT.load(Ordering::Acquire);
             // SAFETY: null, or leaked by us and never freed.
             if let Some(inner) = unsafe { seen.as_ref() }
                 && inner.core.check_process().is_ok()
             {
-                return Ok(Arc::clone(inner));
+                return Ok(inner);
             }
             let fresh = py
                 .detach(|| Inner::new(Options::default()))
@@ -88,15 +88,15 @@ impl Inner {
         }
     }
 
-    pub(crate) fn or_default(
+    pub(crate) fn or_default<'a>(
         py: Python<'_>,
-        engine: Option<&Bound<'_, Engine>>,
-    ) -> PyResult<Arc<Self>> {
+        engine: Option<&'a Bound<'_, Engine>>,
+    ) -> PyResult<&'a Arc<Self>> {
         match engine {
             Some(engine) => {
                 let inner = &engine.get().inner;
                 inner.check()?;
-                Ok(Arc::clone(inner))
+                Ok(inner)
             }
             None => Self::default(py),
         }
@@ -191,7 +191,7 @@ pub(crate) struct Engine {
 #[pyfunction]
 pub(crate) fn default_engine(py: Python<'_>) -> PyResult<Engine> {
     Ok(Engine {
-        inner: Inner::default(py)?,
+        inner: Arc::clone(Inner::default(py)?),
     })
 }
 

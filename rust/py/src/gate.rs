@@ -91,7 +91,7 @@ impl Gate {
                 PyTypeError::new_err(text)
             }
         })?;
-        let engine = Inner::or_default(py, engine)?;
+        let engine = Arc::clone(Inner::or_default(py, engine)?);
         let calls = Arc::clone(engine.core.executor());
         let gate = Alone::new(target, calls).map_err(errors::raised)?;
         Ok(Self {

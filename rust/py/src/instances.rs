@@ -39,11 +39,15 @@ const IN_A_GROUP: usize = 100;
 /// Counts(pending=0, running=0, completed=5, failed=0, cancelled=0, timed_out=0)
 #[pyclass(frozen, module = "shoal", weakref, generic)]
 #[derive(Clone)]
-pub(crate) struct InstanceSet {
-    set: Arc<Set>,
-    /// Body, items and values; gone where only the record is kept.
-    task: Option<Arc<Task>>,
-    engine: Arc<Inner>,
+pub(crate) struct InstanceSet(Held);
+
+/// What a handle holds.
+#[derive(Clone)]
+enum Held {
+    /// Body, items and values.
+    Task(Arc<Task>),
+    /// Only the record is left.
+    Record(Arc<Set>, Arc<Inner>),
 }
 
 /// `fill=` as it was given, or not.
@@ -59,36 +63,44 @@ impl<'py> FromPyObject<'_, 'py> for Fill {
 
 impl InstanceSet {
     pub(crate) fn of(task: Arc<Task>) -> Self {
-        Self {
-            set: Arc::clone(task.set()),
-            engine: Arc::clone(shown(&task).engine()),
-            task: Some(task),
-        }
+        Self(Held::Task(task))
     }
 
     pub(crate) fn of_entry(entry: Entry, engine: &Arc<Inner>) -> Self {
-        Self {
-            task: entry.task.upgrade(),
-            set: entry.set,
-            engine: Arc::clone(engine),
-        }
+        Self(match entry.task.upgrade() {
+            Some(task) => Held::Task(task),
+            None => Held::Record(entry.set, Arc::clone(engine)),
+        })
     }
 
     pub(crate) fn set(&self) -> &Arc<Set> {
-        &self.set
+        match &self.0 {
+            Held::Task(task) => task.set(),
+            Held::Record(set, _) => set,
+        }
     }
 
     pub(crate) fn task(&self) -> Option<&Arc<Task>> {
-        self.task.as_ref()
+        match &self.0 {
+            Held::Task(task) => Some(task),
+            Held::Record(..) => None,
+        }
     }
 
     fn shown(&self) -> Option<&dyn Shown> {
-        self.task.as_deref().map(shown)
+        self.task().map(|task| shown(task))
+    }
+
+    fn engine(&self) -> &Arc<Inner> {
+        match &self.0 {
+            Held::Task(task) => shown(task).engine(),
+            Held::Record(_, engine) => engine,
+        }
     }
 
     pub(crate) fn cancel_set(&self, py: Python<'_>) -> PyResult<()> {
-        self.engine.check()?;
-        py.detach(|| self.set.cancel());
+        self.engine().check()?;
+        py.detach(|| self.set().cancel());
         Ok(())
     }
 
@@ -100,10 +112,10 @@ impl InstanceSet {
         cancel: bool,
     ) -> PyResult<Option<Decision>> {
         let timeout = wait::seconds(timeout)?;
-        match &self.task {
+        match self.task() {
             Some(task) => wait::wait(py, task, what, timeout, false, cancel),
             // Only finished sets are kept without their task.
-            None => Ok(self.set.decision()),
+            None => Ok(self.set().decision()),
         }
     }
 
@@ -122,8 +134,8 @@ impl InstanceSet {
             return Ok(whole.into_bound(py));
         }
         let values = PyList::empty(py);
-        for index in 0..self.set.len() {
-            let value = match self.set.settled(index) {
+        for index in 0..self.set().len() {
+            let value = match self.set().settled(index) {
                 InstanceState::Completed => body.value(py, index)?,
                 _ => None,
             };
@@ -138,7 +150,7 @@ impl InstanceSet {
 
     /// The exception that `result` raises for what the gate was decided as.
     fn failure(&self, py: Python<'_>, decision: Decision) -> PyResult<PyErr> {
-        let counts = names::counts(py, self.set.counts())?;
+        let counts = names::counts(py, self.set().counts())?;
         let (errors, values) = (self.errors(py)?, self.values(py)?);
         let Some(body) = self.shown() else {
             return Ok(PyRuntimeError::new_err(
@@ -165,7 +177,7 @@ impl InstanceSet {
                     );
                 } else if !errors.is_empty() {
                     let first: Vec<_> = errors.values().iter().take(IN_A_GROUP).collect();
-                    let text = format!("{} of {} failed", errors.len(), self.set.len());
+                    let text = format!("{} of {} failed", errors.len(), self.set().len());
                     let group = py
                         .import("builtins")?
                         .getattr("BaseExceptionGroup")?
@@ -178,14 +190,14 @@ impl InstanceSet {
     }
 
     fn title(&self) -> String {
-        match self.set.name() {
-            Some(name) => format!("set {} ({name})", self.set.id()),
-            None => format!("set {}", self.set.id()),
+        match self.set().name() {
+            Some(name) => format!("set {} ({name})", self.set().id()),
+            None => format!("set {}", self.set().id()),
         }
     }
 
     fn counted(&self) -> String {
-        let counts = self.set.counts();
+        let counts = self.set().counts();
         let words: Vec<_> = [
             (counts.pending, "pending"),
             (counts.running, "running"),
@@ -219,8 +231,8 @@ impl InstanceSet {
             return Err(PyErr::from_value(fatal.bind(py).clone().into_any()));
         }
         if decision == Decision::Fired {
-            let count = self.set.len();
-            if self.set.counts().completed == count {
+            let count = self.set().len();
+            if self.set().counts().completed == count {
                 return body.moved(py, count);
             }
             return self.collect(py, None);
@@ -251,32 +263,32 @@ impl InstanceSet {
     /// Its number in its engine.
     #[getter]
     fn id(&self) -> u64 {
-        self.set.id()
+        self.set().id()
     }
 
     /// What it is called.
     #[getter]
     fn name(&self) -> Option<&str> {
-        self.set.name()
+        self.set().name()
     }
 
     /// The case that owns it; an anonymous one where it was made without.
     #[getter]
     fn case(&self, py: Python<'_>) -> PyResult<Option<Case>> {
         let _ = py;
-        Ok(match &self.task {
+        Ok(match self.task() {
             Some(task) => Some(Case::of(task)),
             None => self
-                .set
+                .set()
                 .case()
-                .map(|case| Case::known(case, Arc::clone(&self.engine))),
+                .map(|case| Case::known(case, Arc::clone(self.engine()))),
         })
     }
 
     /// The number of its workflow pattern.
     #[getter]
     fn pattern(&self) -> u8 {
-        self.set.pattern()
+        self.set().pattern()
     }
 
     /// Join, rest and failure policy, in words.
@@ -284,7 +296,7 @@ impl InstanceSet {
     fn policy(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         Ok(names::imported(py, &CLASS, "shoal._states", "Policy")?
-            .call1(policy::shown(self.set.policy()))?
+            .call1(policy::shown(self.set().policy()))?
             .unbind())
     }
 
@@ -297,19 +309,19 @@ impl InstanceSet {
     /// `active` while it is open, `running`, then what its gate was decided as.
     #[getter]
     fn state(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        names::set_state(py, self.set.is_open(), self.set.decision())
+        names::set_state(py, self.set().is_open(), self.set().decision())
     }
 
     /// How many instances are in each state, at one moment.
     #[getter]
     fn counts(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        names::counts(py, self.set.counts())
+        names::counts(py, self.set().counts())
     }
 
     /// Its gate; None for `detached()`.
     #[getter]
     fn gate(&self) -> Option<Gate> {
-        (self.set.policy().join != Join::Detached).then(|| Gate::of(self.clone()))
+        (self.set().policy().join != Join::Detached).then(|| Gate::of(self.clone()))
     }
 
     /// Late results of abandoned calls that were dropped.
@@ -321,11 +333,11 @@ impl InstanceSet {
     /// Whether none is pending or running.
     #[getter]
     fn drained(&self) -> bool {
-        self.set.is_drained()
+        self.set().is_drained()
     }
 
     fn __len__(&self) -> usize {
-        self.set.len() as usize
+        self.set().len() as usize
     }
 
     fn __bool__(&self) -> bool {
@@ -336,11 +348,11 @@ impl InstanceSet {
     fn status(&self, py: Python<'_>, index: i64) -> PyResult<Py<PyAny>> {
         let state = u32::try_from(index)
             .ok()
-            .and_then(|index| self.set.status(index))
+            .and_then(|index| self.set().status(index))
             .ok_or_else(|| {
                 PyIndexError::new_err(format!(
                     "there is no instance {index} in a set of {}",
-                    self.set.len()
+                    self.set().len()
                 ))
             })?;
         names::instance_state(py, state)
@@ -349,7 +361,7 @@ impl InstanceSet {
     /// Adds instances to an open set, one for each item.
     #[pyo3(signature = (*items))]
     fn add(&self, py: Python<'_>, items: &Bound<'_, PyTuple>) -> PyResult<()> {
-        match &self.task {
+        match self.task() {
             Some(task) => body::add(py, task, items),
             None => Err(errors::raised(shoal_core::Error::Sealed)),
         }
@@ -357,8 +369,8 @@ impl InstanceSet {
 
     /// Makes the count final. Twice is once.
     fn seal(&self, py: Python<'_>) -> PyResult<()> {
-        self.engine.check()?;
-        py.detach(|| self.set.seal());
+        self.engine().check()?;
+        py.detach(|| self.set().seal());
         Ok(())
     }
 
@@ -369,15 +381,15 @@ impl InstanceSet {
 
     /// Ends it as a success: what has not begun is cancelled, the gate fires now. Idempotent.
     fn complete(&self, py: Python<'_>) -> PyResult<()> {
-        self.engine.check()?;
-        py.detach(|| self.set.complete());
+        self.engine().check()?;
+        py.detach(|| self.set().complete());
         Ok(())
     }
 
     /// Waits for the gate and gives its state, `"waiting"` if the time ran out. Never raises for an outcome.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        let what = match self.set.policy().join {
+        let what = match self.set().policy().join {
             Join::Detached => For::Drained,
             _ => For::Decision,
         };
@@ -399,7 +411,7 @@ impl InstanceSet {
         timeout: Option<&Bound<'py, PyAny>>,
         fill: Fill,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let what = match self.set.policy().join {
+        let what = match self.set().policy().join {
             Join::Detached => For::Drained,
             _ => For::Decision,
         };
@@ -423,8 +435,8 @@ impl InstanceSet {
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let values = PyDict::new(py);
         if let Some(body) = self.shown() {
-            for index in 0..self.set.len() {
-                if self.set.settled(index) == InstanceState::Completed
+            for index in 0..self.set().len() {
+                if self.set().settled(index) == InstanceState::Completed
                     && let Some(value) = body.value(py, index)?
                 {
                     values.set_item(index, value)?;
@@ -470,7 +482,7 @@ impl InstanceSet {
     /// Calls `f(set)` once, on a worker, when the gate is decided.
     fn on_decided(&self, f: Py<PyAny>) {
         let instances = self.clone();
-        self.set.on_decided(Box::new(move |_| {
+        self.set().on_decided(Box::new(move |_| {
             Python::try_attach(|py| {
                 call_back(
                     py,
@@ -516,9 +528,9 @@ impl InstanceSet {
     }
 
     fn __repr__(&self) -> String {
-        let state = match self.set.decision() {
+        let state = match self.set().decision() {
             Some(decision) => decision.name(),
-            None if self.set.is_open() => "active",
+            None if self.set().is_open() => "active",
             None => "running",
         };
         format!(
@@ -539,10 +551,10 @@ impl InstanceSet {
 
     /// For the feeder: waits until fewer than so many are unclaimed; false where the set takes none any more.
     fn _wait_hungry(&self, py: Python<'_>, below: u32) -> PyResult<bool> {
-        self.engine.check()?;
+        self.engine().check()?;
         Ok(py.detach(|| {
-            self.set.wait_hungry(below);
-            self.set.is_open()
+            self.set().wait_hungry(below);
+            self.set().is_open()
         }))
     }
 
@@ -551,7 +563,7 @@ impl InstanceSet {
         if let Some(body) = self.shown() {
             body.failures().feeder_raised(error);
         }
-        py.detach(|| self.set.fail());
+        py.detach(|| self.set().fail());
     }
 }
 
@@ -575,8 +587,8 @@ impl Outcomes {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        self.instances.engine.check()?;
-        let set = &self.instances.set;
+        self.instances.engine().check()?;
+        let set = self.instances.set();
         let next = wait::until(py, None, |slice| {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
             if reader.ready.is_empty() {

@@ -8,7 +8,7 @@ use pyo3::{
     sync::PyOnceLock,
     types::{PyBool, PyInt, PyTuple},
 };
-use shoal_core::{self as core, Clock, Count, Join, Rest, Seal, Spec, Task};
+use shoal_core::{self as core, Body, Clock, Cost, Count, Join, Rest, Seal, Spec, Task};
 
 use crate::{
     case::{Case, variables_of},
@@ -28,7 +28,9 @@ use crate::{
 /// Everything but the body and its items that `spawn` and `map` take alike.
 struct Call<'a, 'py> {
     called: u64,
-    engine: Arc<Inner>,
+    engine: &'a Arc<Inner>,
+    /// Hand it to the workers at once; else the caller begins alone.
+    starts: bool,
     case: Option<Arc<core::Case>>,
     minimum: Option<&'a Bound<'py, PyAny>>,
     maximum: Option<&'a Bound<'py, PyAny>>,
@@ -52,11 +54,12 @@ enum Input<'a, 'py> {
 }
 
 /// Whose engine, and whose case: said, or those of the body that calls.
-fn place<'py>(
-    py: Python<'py>,
-    engine: Option<&Bound<'py, Engine>>,
-    case: Option<&Bound<'py, Case>>,
-) -> PyResult<(Arc<Inner>, Option<Arc<core::Case>>)> {
+fn place<'a>(
+    py: Python<'_>,
+    engine: Option<&'a Bound<'_, Engine>>,
+    case: Option<&'a Bound<'_, Case>>,
+    parent: Option<&'a Arc<Task>>,
+) -> PyResult<(&'a Arc<Inner>, Option<Arc<core::Case>>)> {
     if let Some(case) = case {
         let case = case.get();
         case.engine().check()?;
@@ -65,19 +68,18 @@ fn place<'py>(
                 "case belongs to another engine than engine=",
             ));
         }
-        return Ok((Arc::clone(case.engine()), Some(Arc::clone(&case.core))));
+        return Ok((case.engine(), Some(Arc::clone(&case.core))));
     }
-    let parent = current_task();
-    let engine = match (engine, &parent) {
+    let engine = match (engine, parent) {
         (None, Some(parent)) => {
-            let engine = Arc::clone(engine_of(parent));
+            let engine = engine_of(parent);
             engine.check()?;
             engine
         }
         _ => Inner::or_default(py, engine)?,
     };
     let case = parent
-        .filter(|parent| Arc::ptr_eq(engine_of(parent), &engine))
+        .filter(|parent| Arc::ptr_eq(engine_of(parent), engine))
         .map(|parent| Arc::clone(parent.case()));
     Ok((engine, case))
 }
@@ -129,7 +131,7 @@ fn bound_of(value: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<u32
 impl Call<'_, '_> {
     /// Checks everything, then makes the set.
     fn create(
-        self,
+        mut self,
         py: Python<'_>,
         body: &Bound<'_, PyAny>,
         input: Input<'_, '_>,
@@ -199,13 +201,13 @@ impl Call<'_, '_> {
             count,
             seal,
             policy,
-            case: self.case,
+            case: self.case.take(),
             chunk,
             name: self.name.map(Into::into),
             pattern,
             called: self.called,
         };
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine);
         if let Some(kernel) = kernel {
             if self.batch.is_some() || self.setup.is_some() || seal != Seal::AtOnce {
                 return Err(PyTypeError::new_err(
@@ -222,11 +224,7 @@ impl Call<'_, '_> {
             }
             let code = Arc::clone(&kernel.get().code);
             let cost = Arc::clone(&code.cost);
-            return self
-                .engine
-                .core
-                .create(spec, cost, Compiled::new(code, engine))
-                .map_err(errors::raised);
+            return self.make(spec, cost, Compiled::new(code, engine));
         }
         check_callable(py, body)?;
         let setup = match self.setup {
@@ -249,10 +247,17 @@ impl Call<'_, '_> {
             engine,
         )?;
         let cost = self.engine.cost_of(body);
-        self.engine
-            .core
-            .create(spec, cost, function)
-            .map_err(errors::raised)
+        self.make(spec, cost, function)
+    }
+
+    fn make(&self, spec: Spec, cost: Arc<Cost>, body: impl Body + 'static) -> PyResult<Arc<Task>> {
+        let engine = &self.engine.core;
+        if self.starts {
+            engine.spawn_known(spec, cost, body)
+        } else {
+            engine.create(spec, cost, body)
+        }
+        .map_err(errors::raised)
     }
 
     fn seal(&self) -> PyResult<Seal> {
@@ -338,11 +343,12 @@ pub(crate) fn spawn<'py>(
     case: Option<&Bound<'py, Case>>,
 ) -> PyResult<Bound<'py, InstanceSet>> {
     let called = Clock::default().ticks();
-    let (engine, case) = place(py, engine, case)?;
-    let core = Arc::clone(&engine);
+    let parent = current_task();
+    let (engine, case) = place(py, engine, case, parent.as_ref())?;
     let call = Call {
         called,
         engine,
+        starts: true,
         case,
         minimum,
         maximum,
@@ -378,7 +384,6 @@ pub(crate) fn spawn<'py>(
         }
     };
     let task = call.create(py, body, input, seal)?;
-    core.core.start(&task);
     let instances = Bound::new(py, InstanceSet::of(task))?;
     if let Some(iterator) = feed {
         static FEED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -428,10 +433,12 @@ pub(crate) fn map<'py>(
     case: Option<&Bound<'py, Case>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let called = Clock::default().ticks();
-    let (engine, case) = place(py, engine, case)?;
+    let parent = current_task();
+    let (engine, case) = place(py, engine, case, parent.as_ref())?;
     let call = Call {
         called,
         engine,
+        starts: false,
         case,
         minimum,
         maximum,

@@ -110,7 +110,7 @@ impl World {
         let seen = Arc::new(Seen::default());
         let sink = Box::new(Witness(Arc::clone(&seen)));
         let executor = Executor::new(1, "loom", Clock::manual().0, Some(sink)).unwrap();
-        let set = Arc::new(Set::new(0, spec, &Limits::default(), executor).unwrap());
+        let set = Set::new(0, spec, &Limits::default(), executor).unwrap();
         set.born();
         Self { set, seen }
     }
