@@ -56,6 +56,26 @@ where
     }
 }
 
+/// Runs bodies until one does not complete, the set is stopped, or `stop`: where that is, and how the last one ended.
+// Apart from what is around it, so that all it needs stays in registers.
+#[inline(never)]
+fn native_stretch(
+    set: &Set,
+    start: u32,
+    stop: u32,
+    f: &mut impl FnMut(u32) -> Outcome,
+) -> (u32, Outcome) {
+    let mut index = start;
+    while index < stop && !set.is_stopped() {
+        let outcome = f(index);
+        if outcome != Outcome::Completed {
+            return (index, outcome);
+        }
+        index += 1;
+    }
+    (index, Outcome::Completed)
+}
+
 /// A claimed range. What it holds is settled when it goes.
 pub struct Chunk<'a> {
     task: &'a Arc<Task>,
@@ -156,19 +176,16 @@ impl<'a> Chunk<'a> {
     /// Runs each instance of a compiled body that cannot panic, with nothing but a look at the stop word between two.
     #[inline]
     pub fn each_native(&mut self, mut f: impl FnMut(u32) -> Outcome) {
-        // Held here: reached through `self` it would be looked up before each body.
-        let set: &Set = self.set;
         while let Some(stop) = self.next_block() {
-            let mut index = self.at;
-            while index < stop && !set.is_stopped() {
-                let outcome = f(index);
-                if outcome != Outcome::Completed {
-                    self.at = index;
-                    self.lose(index, outcome);
+            while self.at < stop {
+                let (index, outcome) = native_stretch(self.set, self.at, stop, &mut f);
+                self.at = index;
+                match outcome {
+                    Outcome::Completed => break,
+                    outcome => self.lose(index, outcome),
                 }
-                index += 1;
+                self.at = index + 1;
             }
-            self.at = index;
         }
     }
 

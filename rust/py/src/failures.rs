@@ -76,6 +76,8 @@ impl Failures {
         self.keep(index, failure);
     }
 
+    #[cold]
+    #[inline(never)]
     pub(crate) fn code(&self, index: u32, code: i32) {
         self.keep(index, Failure::Code(code));
     }

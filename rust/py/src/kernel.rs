@@ -218,13 +218,14 @@ impl Compiled {
 impl Body for Compiled {
     fn run(&self, chunk: &mut Chunk<'_>) {
         let pointers = self.code.pointers.as_ptr();
+        let failures = &self.failures;
         match self.code.call {
-            Call::Index(call) => chunk.each_native(|index| {
+            Call::Index(call) => chunk.each_native(move |index| {
                 // SAFETY: who made the kernel vouches for the function; the arrays are pinned as long as `code` lives.
                 match unsafe { call(u64::from(index), pointers) } {
                     0 => Outcome::Completed,
                     code => {
-                        self.failures.code(index, code);
+                        failures.code(index, code);
                         Outcome::Failed
                     }
                 }
