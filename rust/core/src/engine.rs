@@ -346,7 +346,7 @@ impl Engine {
         let mut totals = registry.shelf.evicted();
         registry
             .shelf
-            .iter()
+            .iter_all()
             .for_each(|entry| totals.count(&entry.set));
         totals
     }

@@ -223,6 +223,7 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     const FEWEST_TO_SWEEP: usize = 64;
+    const MOST_SLACK: usize = 64;
     /// Instances whose states are kept after their sets have finished: a byte each.
     const MOST_INSTANCES: u64 = 1 << 25;
 
@@ -248,7 +249,10 @@ impl Shelf {
         self.instances += u64::from(entry.set.len());
         self.recent.push_back(entry);
         let mut gone = Vec::new();
-        while self.recent.len() > self.retain
+        // Letting old sets go costs more than making a new one, their memory is cold: many at a time, seldom.
+        let slack = (self.retain / 16).min(Self::MOST_SLACK);
+        let is_due = self.recent.len() > self.retain + slack;
+        while (is_due && self.recent.len() > self.retain)
             || (self.instances > Self::MOST_INSTANCES && self.recent.len() > 1)
         {
             let Some(oldest) = self.recent.pop_front() else {
@@ -275,7 +279,16 @@ impl Shelf {
         gone
     }
 
+    /// The live ones and the newest finished ones, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let surplus = self.recent.len().saturating_sub(self.retain);
+        let (due, kept) = (self.recent.range(..surplus), self.recent.range(surplus..));
+        let live = due.filter(|entry| !entry.set.is_finished());
+        self.lingering.iter().chain(live).chain(kept)
+    }
+
+    /// All that are there, also those that are about to go.
+    pub(crate) fn iter_all(&self) -> impl Iterator<Item = &Entry> {
         self.lingering.iter().chain(&self.recent)
     }
 }
