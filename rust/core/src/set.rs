@@ -2,6 +2,7 @@
 //! This is `PROTOCOL.md` as code: claim, give back, settle, close.
 
 use std::{
+    mem::MaybeUninit,
     ops::Range,
     sync::{Arc, OnceLock, Weak},
     time::Instant,
@@ -75,8 +76,13 @@ impl Spec {
 }
 
 /// Keeps what is written by different threads on different cache lines. Not an alignment: that would cost a slow allocation for each set.
-#[derive(Default)]
-struct Line(#[expect(dead_code, reason = "it is there for its size")] [u64; 8]);
+struct Line(#[expect(dead_code, reason = "it is there for its size")] MaybeUninit<[u64; 8]>);
+
+impl Line {
+    const fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+}
 
 /// The instances of one multiple-instance task.
 // In this order in memory, for the lines between the words.
@@ -254,16 +260,16 @@ impl Set {
             ratio,
             finished_at: OnceLock::new(),
             returned: Mutex::default(),
-            _adds: Line::default(),
+            _adds: Line::new(),
             adding: Mutex::new(()),
             end: AtomicU64::new(u64::from(count) | if open { 0 } else { CLOSED }),
             tickets: AtomicU32::new(0),
-            _claims: Line::default(),
+            _claims: Line::new(),
             cursor: AtomicU64::new(0),
             hint: AtomicU32::new(0),
-            _run: Line::default(),
+            _run: Line::new(),
             running: AtomicU32::new(0),
-            _gate: Line::default(),
+            _gate: Line::new(),
             tally: Tally::new(count, open),
             failures: AtomicU64::new(0),
             cancelled: AtomicU32::new(0),

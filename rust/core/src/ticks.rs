@@ -101,8 +101,8 @@ impl Ticks {
 
 /// The first bucket whose upper bound is not below `ticks / count`.
 fn bucket(ticks: u64, count: u64) -> usize {
-    let sixteenths = (u128::from(ticks) * 16).div_ceil(u128::from(count)).max(1);
-    (128 - (sixteenths - 1).leading_zeros() as usize).min(BUCKETS - 1)
+    let sixteenths = ticks.saturating_mul(16).div_ceil(count).max(1);
+    (64 - (sixteenths - 1).leading_zeros() as usize).min(BUCKETS - 1)
 }
 
 fn upper(bucket: usize) -> f64 {
@@ -128,6 +128,7 @@ mod tests {
             (7_999, 1_000),
             (8_000, 1_000),
             (8_001, 1_000),
+            (u64::MAX, 1),
         ] {
             let each = ticks as f64 / count as f64;
             let k = bucket(ticks, count);

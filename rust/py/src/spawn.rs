@@ -29,8 +29,8 @@ use crate::{
 struct Call<'a, 'py> {
     called: u64,
     engine: &'a Arc<Inner>,
-    /// Hand it to the workers at once; else the caller begins alone.
-    starts: bool,
+    /// The caller begins alone, and its list takes the values; else the workers have it at once.
+    is_map: bool,
     case: Option<Arc<core::Case>>,
     minimum: Option<&'a Bound<'py, PyAny>>,
     maximum: Option<&'a Bound<'py, PyAny>>,
@@ -65,7 +65,7 @@ fn place<'a>(
         case.engine().check()?;
         if engine.is_some_and(|engine| !Arc::ptr_eq(&engine.get().inner, case.engine())) {
             return Err(PyValueError::new_err(
-                "case belongs to another engine than engine=",
+                "case belongs to another engine than engine=; leave engine= out",
             ));
         }
         return Ok((case.engine(), Some(Arc::clone(&case.core))));
@@ -252,10 +252,10 @@ impl Call<'_, '_> {
 
     fn make(&self, spec: Spec, cost: Arc<Cost>, body: impl Body + 'static) -> PyResult<Arc<Task>> {
         let engine = &self.engine.core;
-        if self.starts {
-            engine.spawn_known(spec, cost, body)
-        } else {
+        if self.is_map {
             engine.create(spec, cost, body)
+        } else {
+            engine.spawn_known(spec, cost, body)
         }
         .map_err(errors::raised)
     }
@@ -348,7 +348,7 @@ pub(crate) fn spawn<'py>(
     let call = Call {
         called,
         engine,
-        starts: true,
+        is_map: false,
         case,
         minimum,
         maximum,
@@ -438,7 +438,7 @@ pub(crate) fn map<'py>(
     let call = Call {
         called,
         engine,
-        starts: false,
+        is_map: true,
         case,
         minimum,
         maximum,
