@@ -116,6 +116,8 @@ class Row:
         if ratio <= 0 or not math.isfinite(ratio):
             return ""
         size, word = (1 / ratio, less) if ratio < 1 else (ratio, more)
+        if size >= 10_000_000:
+            return f"{size / 1_000_000:,.0f}Mx {word}"
         if size >= 10_000:
             return f"{size / 1_000:,.0f}kx {word}"
         return f"{size:,.0f}x {word}" if size >= 100 else f"{size:.3g}x {word}"
@@ -786,9 +788,9 @@ def memory_rows(native: int, python: int, objects: int) -> list[Row]:
             for peer in (FUTURES, TASKS):
                 rows.append(Row(MEMORY, label, count, "bytes", mine, peer, figures[peer][end]))
             bound = judged(mine, "<=", most)
-            if mine < 1:
+            if state == "finished" and mine < 0.99:
                 # Its state alone is a byte: less means that memory from before was used again, and the figure is void.
-                bound = (bound[0], False, 0.0)
+                bound = (bound[0], False, math.inf)
             rows.append(Row(BUDGET, f"memory, {label}", count, "bytes", mine, FUTURES, figures[FUTURES][end], *bound))
     return rows
 
