@@ -62,7 +62,8 @@ def test_after_fork_an_engine_made_by_the_user_raises_there():
 @needs_fork
 def test_a_forked_child_leaves_without_hanging():
     """Neither ever hangs."""
-    run_script("""
+    run_script(
+        """
         import os, sys, threading, shoal
         engine = shoal.Engine(workers=2)
         begun, never = threading.Event(), threading.Event()
@@ -76,7 +77,9 @@ def test_a_forked_child_leaves_without_hanging():
         if pid == 0:
             sys.exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-    """, stacks=False)
+    """,
+        stacks=False,
+    )
 
 
 @needs_fork

@@ -50,7 +50,7 @@ from shoal._native import (
 from shoal._native import _close_all as _close_all
 from shoal._states import CaseState, Counts, GateState, InstanceState, Limits, Outcome, Policy, SetState
 
-from shoal import _native, kernels, patterns  # isort: skip
+from shoal import kernels, patterns  # isort: skip
 from shoal._kernel import kernel  # isort: skip
 
 __version__ = "0.1.0"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from shoal import Gate, GateState, InstanceSet, Outcome
+
+T = TypeVar("T")
 
 
 async def _called(register: Callable[[Callable[[Any], None]], None]) -> None:
@@ -20,10 +23,9 @@ async def _called(register: Callable[[Callable[[Any], None]], None]) -> None:
             done.set_result(None)
 
     def call(_: Any) -> None:
-        try:
+        # A closed loop has nobody who waits.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
 
     register(call)
     await done
@@ -45,9 +47,8 @@ async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
     return instances.result()
 
 
-async def outcomes_of_set(instances: InstanceSet[Any]) -> AsyncIterator[Outcome]:
+async def outcomes_of_set(instances: InstanceSet[T]) -> AsyncIterator[Outcome[T]]:
     """`async for outcome in set`: each outcome when it is there."""
     outcomes = instances.as_completed()
-    end = object()
-    while (outcome := await asyncio.to_thread(next, outcomes, end)) is not end:
+    while (outcome := await asyncio.to_thread(next, outcomes, None)) is not None:
         yield outcome

@@ -4,12 +4,13 @@ Docstrings are the binding's own, for editors, which cannot read them from a com
 """
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import (
     Any,
     ClassVar,
     Generic,
     Literal,
+    Self,
     SupportsIndex,
     TypeAlias,
     TypedDict,
@@ -18,19 +19,50 @@ from typing import (
     type_check_only,
 )
 
-from typing_extensions import Buffer, Self, TypeVar, Unpack
+from typing_extensions import Buffer, TypeVar, Unpack
 
 from shoal._states import CaseState, Counts, GateState, InstanceState, Limits, Outcome, Policy, SetState
 
-I = TypeVar("I")
-J = TypeVar("J")
-K = TypeVar("K")
-T = TypeVar("T")
-A = TypeVar("A", bound=Buffer)
-F = TypeVar("F")
-T_co = TypeVar("T_co", covariant=True)
+__all__ = [
+    "Case",
+    "Cases",
+    "Current",
+    "Engine",
+    "Event",
+    "Gate",
+    "InstanceSet",
+    "Join",
+    "Kernel",
+    "Outcomes",
+    "Ticks",
+    "Tolerance",
+    "_bench",
+    "_close_all",
+    "_panic_kernel",
+    "_ticks",
+    "all_of",
+    "any_of",
+    "at_least",
+    "current",
+    "default_engine",
+    "detached",
+    "map",
+    "noop",
+    "spawn",
+    "spin",
+    "tolerate",
+    "weighted",
+]
+
+_I = TypeVar("_I")
+_J = TypeVar("_J")
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+_A = TypeVar("_A", bound=Buffer)
+_F = TypeVar("_F")
+_T_co = TypeVar("_T_co", covariant=True)
 # What `result()` gives: the values, but of a kernel `out`, whatever that is.
-R_co = TypeVar("R_co", covariant=True, default=list[T_co])
+_R_co = TypeVar("_R_co", covariant=True, default=list[_T_co])
 
 _Count: TypeAlias = SupportsIndex | Callable[[dict[str, Any]], SupportsIndex]
 _Seal: TypeAlias = Literal["at_once", "manual", "when_idle"]
@@ -56,7 +88,7 @@ class Tolerance:
 
 @final
 class Kernel:
-    """A compiled body: `shoal.kernel(...)` makes one."""
+    """_A compiled body: `shoal.kernel(...)` makes one."""
 
     def __new__(
         cls, address: int, buffers: list[Buffer], out: Buffer | None, span: bool, name: str, keep: object
@@ -70,7 +102,7 @@ class Kernel:
 
 @final
 class Gate:
-    """A lock-free counter that is decided exactly once."""
+    """_A lock-free counter that is decided exactly once."""
 
     def __new__(cls, target: SupportsIndex, *, engine: Engine | None = None, name: str | None = None) -> Self: ...
     def arrive(self, n: SupportsIndex = 1) -> bool:
@@ -97,9 +129,10 @@ class Gate:
     def _on_decided(self, f: Callable[[None], object]) -> None: ...
 
 @final
-class InstanceSet(Generic[T_co, R_co]):
+class InstanceSet(Generic[_T_co, _R_co]):
     """The instances of one task, their gate and their results. `shoal.spawn` makes one."""
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property
     def id(self) -> int:
         """Its number in its engine."""
@@ -134,7 +167,7 @@ class InstanceSet(Generic[T_co, R_co]):
     def drained(self) -> bool:
         """Whether none is pending or running."""
     @property
-    def values(self) -> dict[int, T_co]:
+    def values(self) -> dict[int, _T_co]:
         """What completed so far, by index."""
     @property
     def errors(self) -> dict[int, BaseException]:
@@ -154,26 +187,26 @@ class InstanceSet(Generic[T_co, R_co]):
     def drain(self, timeout: float | None = None) -> bool:
         """Waits until none is pending or running; false if the time ran out."""
     @overload
-    def result(self, timeout: float | None = None) -> R_co:
+    def result(self, timeout: float | None = None) -> _R_co:
         """Waits, and gives the completed values in index order; with `fill` one entry for every instance. Raises
         `SetFailed`, `SetCancelled` or `SetTimedOut` for what the gate was decided as, `TimeoutError` if the time ran
         out.
         """
     @overload
-    def result(self, timeout: float | None, fill: F) -> list[T_co | F]: ...
+    def result(self, timeout: float | None, fill: _F) -> list[_T_co | _F]: ...
     @overload
-    def result(self, timeout: float | None = None, *, fill: F) -> list[T_co | F]: ...
-    def as_completed(self) -> Outcomes[T_co]:
+    def result(self, timeout: float | None = None, *, fill: _F) -> list[_T_co | _F]: ...
+    def as_completed(self) -> Outcomes[_T_co]:
         """Yields an `Outcome` for each instance, in the order in which they ended."""
     def summary(self) -> dict[str, Any]:
         """Results, errors and counts as one dict."""
-    def on_decided(self, f: Callable[[InstanceSet[T_co, R_co]], object]) -> None:
+    def on_decided(self, f: Callable[[InstanceSet[_T_co, _R_co]], object]) -> None:
         """Calls `f(set)` once, on a worker, when the gate is decided."""
     def __len__(self) -> int: ...
     def __bool__(self) -> Literal[True]: ...
-    def __iter__(self) -> Outcomes[T_co]: ...
-    def __aiter__(self) -> AsyncIterator[Outcome]: ...
-    def __await__(self) -> Generator[Any, Any, R_co]: ...
+    def __iter__(self) -> Outcomes[_T_co]: ...
+    def __aiter__(self) -> AsyncIterator[Outcome[_T_co]]: ...
+    def __await__(self) -> Generator[Any, Any, _R_co]: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
@@ -183,11 +216,12 @@ class InstanceSet(Generic[T_co, R_co]):
     def _feeder_raised(self, error: BaseException) -> None: ...
 
 @final
-class Outcomes(Generic[T_co]):
+class Outcomes(Generic[_T_co]):
     """The outcomes of a set, in the order in which they came."""
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
-    def __next__(self) -> Outcome: ...
+    def __next__(self) -> Outcome[_T_co]: ...
 
 @final
 class Current:
@@ -203,7 +237,7 @@ class Current:
         """The case that owns the set."""
     @property
     def scope(self) -> dict[str, Any]:
-        """A dict of its own, which starts as a copy of the case's."""
+        """_A dict of its own, which starts as a copy of the case's."""
     @property
     def cancelled(self) -> bool:
         """Whether it is asked to stop."""
@@ -261,81 +295,81 @@ class Case:
     @overload
     def spawn(
         self,
-        body: Callable[[I], T],
-        items: Iterable[I],
+        body: Callable[[_I], _T],
+        items: Iterable[_I],
         *,
         count: None = None,
         batch: Literal[False] | None = None,
         seal: _Seal | None = None,
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]:
+    ) -> InstanceSet[_T]:
         """As `shoal.spawn`, owned by this case."""
     @overload
     def spawn(
         self,
-        body: Callable[[int], T],
+        body: Callable[[int], _T],
         items: None = None,
         *,
         count: _Count,
         batch: Literal[False] | None = None,
         seal: _Seal | None = None,
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self,
-        body: Callable[[Any], T],
+        body: Callable[[Any], _T],
         items: None = None,
         *,
         count: None = None,
         batch: Literal[False] | None = None,
         seal: Literal["manual", "when_idle"],
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self,
-        body: Callable[[A], Iterable[T]],
-        items: A,
+        body: Callable[[_A], Iterable[_T]],
+        items: _A,
         *,
         count: None = None,
         batch: SupportsIndex,
         seal: _Seal | None = None,
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self,
-        body: Callable[[list[I]], Iterable[T]],
-        items: Iterable[I],
+        body: Callable[[list[_I]], Iterable[_T]],
+        items: Iterable[_I],
         *,
         count: None = None,
         batch: SupportsIndex,
         seal: _Seal | None = None,
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self,
-        body: Callable[[list[int]], Iterable[T]],
+        body: Callable[[list[int]], Iterable[_T]],
         items: None = None,
         *,
         count: _Count,
         batch: SupportsIndex,
         seal: _Seal | None = None,
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self,
-        body: Callable[[list[Any]], Iterable[T]],
+        body: Callable[[list[Any]], Iterable[_T]],
         items: None = None,
         *,
         count: None = None,
         batch: SupportsIndex,
         seal: Literal["manual", "when_idle"],
         **options: Unpack[_FunctionOptions],
-    ) -> InstanceSet[T]: ...
+    ) -> InstanceSet[_T]: ...
     @overload
     def spawn(
         self, body: Kernel, items: range, *, count: None = None, **options: Unpack[_KernelOptions]
@@ -387,7 +421,7 @@ class Engine:
     def case(
         self, id: str | None = None, *, workflow: str | None = None, variables: dict[str, Any] | None = None
     ) -> Case:
-        """A case of this id, which must not be in use; without one it gets one."""
+        """_A case of this id, which must not be in use; without one it gets one."""
     def events(self, since: SupportsIndex = 0) -> list[Event]:
         """The newest records of what happened, as ranges; with `since` those from that number on."""
     def metrics(self) -> dict[str, int]:
@@ -449,7 +483,7 @@ class Event:
 
 @final
 class Ticks:
-    """The tick budget: histograms by set size (1, 10, 100, ...) of (upper bound of ticks an instance, number of sets)."""
+    """The tick budget: histograms by set size (1, 10, 100, ...) of (upper bound of ticks each, number of sets)."""
 
     @property
     def unit(self) -> Literal["ticks", "ns"]:
@@ -506,17 +540,17 @@ def default_engine() -> Engine:
     """The engine that serves the module-level calls."""
 
 def noop() -> Kernel:
-    """A kernel that does nothing, for measuring."""
+    """_A kernel that does nothing, for measuring."""
 
 def spin(nanoseconds: Buffer) -> Kernel:
-    """A kernel that keeps a core busy for so many nanoseconds at each index: an array of unsigned 32-bit integers. For
+    """_A kernel that keeps a core busy for so many nanoseconds at each index: an array of unsigned 32-bit integers. For
     measuring.
     """
 
 @overload
 def spawn(
-    body: Callable[[I], T],
-    items: Iterable[I],
+    body: Callable[[_I], _T],
+    items: Iterable[_I],
     *,
     count: None = None,
     minimum: SupportsIndex | None = None,
@@ -534,12 +568,12 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]:
+) -> InstanceSet[_T]:
     """Run `body` once for each of `items` (or `count` times with the index) and return the handle at once."""
 
 @overload
 def spawn(
-    body: Callable[[int], T],
+    body: Callable[[int], _T],
     items: None = None,
     *,
     count: _Count,
@@ -558,10 +592,10 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
-    body: Callable[[Any], T],
+    body: Callable[[Any], _T],
     items: None = None,
     *,
     count: None = None,
@@ -580,11 +614,11 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
-    body: Callable[[A], Iterable[T]],
-    items: A,
+    body: Callable[[_A], Iterable[_T]],
+    items: _A,
     *,
     count: None = None,
     minimum: SupportsIndex | None = None,
@@ -602,11 +636,11 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
-    body: Callable[[list[I]], Iterable[T]],
-    items: Iterable[I],
+    body: Callable[[list[_I]], Iterable[_T]],
+    items: Iterable[_I],
     *,
     count: None = None,
     minimum: SupportsIndex | None = None,
@@ -624,10 +658,10 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
-    body: Callable[[list[int]], Iterable[T]],
+    body: Callable[[list[int]], Iterable[_T]],
     items: None = None,
     *,
     count: _Count,
@@ -646,10 +680,10 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
-    body: Callable[[list[Any]], Iterable[T]],
+    body: Callable[[list[Any]], Iterable[_T]],
     items: None = None,
     *,
     count: None = None,
@@ -668,7 +702,7 @@ def spawn(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> InstanceSet[T]: ...
+) -> InstanceSet[_T]: ...
 @overload
 def spawn(
     body: Kernel,
@@ -715,8 +749,8 @@ def spawn(
 ) -> InstanceSet[Any, Any]: ...
 @overload
 def map(
-    body: Callable[[I], T],
-    items: Iterable[I],
+    body: Callable[[_I], _T],
+    items: Iterable[_I],
     /,
     *,
     count: None = None,
@@ -733,14 +767,14 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]:
+) -> list[_T]:
     """Like the built-in `map`, on all workers: a list of the values in order; the first failure raises."""
 
 @overload
 def map(
-    body: Callable[[I, J], T],
-    items: Iterable[I],
-    others: Iterable[J],
+    body: Callable[[_I, _J], _T],
+    items: Iterable[_I],
+    others: Iterable[_J],
     /,
     *,
     count: None = None,
@@ -757,13 +791,13 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[[I, J, K], T],
-    items: Iterable[I],
-    others: Iterable[J],
-    more: Iterable[K],
+    body: Callable[[_I, _J, _K], _T],
+    items: Iterable[_I],
+    others: Iterable[_J],
+    more: Iterable[_K],
     /,
     *,
     count: None = None,
@@ -780,10 +814,10 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[..., T],
+    body: Callable[..., _T],
     first: Iterable[Any],
     second: Iterable[Any],
     third: Iterable[Any],
@@ -804,10 +838,10 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[[int], T],
+    body: Callable[[int], _T],
     *,
     count: _Count,
     minimum: SupportsIndex | None = None,
@@ -823,11 +857,11 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[[A], Iterable[T]],
-    items: A,
+    body: Callable[[_A], Iterable[_T]],
+    items: _A,
     /,
     *,
     count: None = None,
@@ -844,11 +878,11 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[[list[I]], Iterable[T]],
-    items: Iterable[I],
+    body: Callable[[list[_I]], Iterable[_T]],
+    items: Iterable[_I],
     /,
     *,
     count: None = None,
@@ -865,10 +899,10 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
-    body: Callable[[list[int]], Iterable[T]],
+    body: Callable[[list[int]], Iterable[_T]],
     *,
     count: _Count,
     minimum: SupportsIndex | None = None,
@@ -884,7 +918,7 @@ def map(
     name: str | None = None,
     engine: Engine | None = None,
     case: Case | None = None,
-) -> list[T]: ...
+) -> list[_T]: ...
 @overload
 def map(
     body: Kernel,

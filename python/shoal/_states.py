@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class InstanceState(StrEnum):
@@ -67,13 +69,13 @@ class Counts(NamedTuple):
         return sum(self)
 
 
-class Outcome(NamedTuple):
+class Outcome(NamedTuple, Generic[T]):
     """What became of one instance."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides the method of tuples
     item: Any
     status: InstanceState
-    value: Any
+    value: T | None
     error: BaseException | None
 
 

@@ -1,4 +1,4 @@
-"""The multiple-instance workflow patterns 12 to 15, as a workflow engine calls them: with a context, and never blocking.
+"""The multiple-instance workflow patterns 12 to 15, as a workflow engine calls them: with a context, never blocking.
 
 A context is a `shoal.Case`, or any object with `case_id`, `workflow_id`, `variables`, `arrived_from` and `scope_id`.
 
@@ -21,7 +21,16 @@ from typing import Any, Protocol, runtime_checkable
 from shoal._errors import CountError
 from shoal._native import Case, InstanceSet, all_of, default_engine, detached
 
-__all__ = ["PATTERNS", "Context", "Continuation", "Pattern", "design_time", "dynamic", "run_time", "without_synchronization"]
+__all__ = [
+    "PATTERNS",
+    "Context",
+    "Continuation",
+    "Pattern",
+    "design_time",
+    "dynamic",
+    "run_time",
+    "without_synchronization",
+]
 
 
 @runtime_checkable
