@@ -4,6 +4,7 @@
 //! pool, so that rayon's own sleeping and waking is all there is.
 
 use std::{
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     Result,
-    chunk::{Body, Chunk},
+    chunk::{self, Body, Chunk, Claim, Running},
     clock::Clock,
     cost::{Cost, Pace},
     event::{Event, Ring},
@@ -186,11 +187,11 @@ impl Executor {
             {
                 let slot = self.take_slot(0);
                 while let Some(ticket) = self.next() {
-                    match ticket {
+                    // Bodies are caught one by one. What is caught here came from around them, a body's own end for instance: it must not end the worker.
+                    drop(catch_unwind(AssertUnwindSafe(|| match ticket {
                         Ticket::Drive(task) => self.drive(&task, slot.as_deref()),
-                        // What is called answers for itself; here it must only not end the worker.
-                        Ticket::Call(f) => drop(catch_unwind(AssertUnwindSafe(f))),
-                    }
+                        Ticket::Call(f) => f(),
+                    })));
                 }
             }
             let before = self.active.fetch_sub(1, Ordering::AcqRel);
@@ -227,26 +228,66 @@ impl Executor {
     fn drive(&self, task: &Arc<Task>, slot: Option<&Slot>) {
         let set = &task.set;
         let until = self.stopwatch.ticks() + self.pace.slice;
-        let mut is_mine = true;
-        task.body.attend(&mut || {
-            while is_mine {
-                if self.run_chunk(task, slot, true) {
-                    if self.stopwatch.ticks() > until && !self.queue.is_empty() {
-                        // Others wait: to the end of the queue, ticket in hand.
-                        self.queue.push(Ticket::Drive(Arc::clone(task)));
-                        return;
-                    }
-                    continue;
+        let mut ticket = Some(Held(set));
+        loop {
+            // A set that others have finished needs nobody to attend to it.
+            if set.unclaimed() > 0 {
+                let mut was_run = false;
+                let attended = catch_unwind(AssertUnwindSafe(|| {
+                    task.body.attend(&mut || {
+                        was_run = true;
+                        let claim = Claim::enter(task, slot);
+                        while ticket.is_some() && self.run_chunk(&claim, slot, true) {
+                            if self.stopwatch.ticks() > until && !self.queue.is_empty() {
+                                // Others wait: to the end of the queue, ticket in hand.
+                                ticket.take().into_iter().for_each(std::mem::forget);
+                                self.queue.push(Ticket::Drive(Arc::clone(task)));
+                            }
+                        }
+                    });
+                }));
+                match attended {
+                    _ if ticket.is_none() => return,
+                    Err(panic) => self.fail_chunk(task, &panic_message(&*panic)),
+                    // There is nothing to run it with any more.
+                    Ok(()) if !was_run => return,
+                    Ok(()) => {}
                 }
-                // After leaving, look again: an adder either sees the ticket gone, or is seen here.
-                set.tickets.fetch_sub(1, Ordering::AcqRel);
-                is_mine = set.unclaimed() > 0 && raise(&set.tickets, self.workers);
             }
-        });
+            // After leaving, look again: an adder either sees the ticket gone, or is seen here.
+            drop(ticket.take());
+            if set.unclaimed() == 0 || !raise(&set.tickets, self.workers) {
+                return;
+            }
+            ticket = Some(Held(set));
+        }
+    }
+
+    /// What should have attended to the bodies panicked: the next of them fail for it, so that the set comes to an end.
+    fn fail_chunk(&self, task: &Arc<Task>, message: &str) {
+        if let Some(range) = task.set.claim(1) {
+            self.tell_panic(task, range.clone(), message);
+            task.set.settle(Settlement {
+                start: range.start,
+                stop: range.end,
+                state: InstanceState::Failed,
+                except: Vec::new(),
+                took: 0,
+                worker: Event::NO_WORKER,
+            });
+        }
+    }
+
+    /// First the body's record of a panic, then the gate: who sees an instance failed can ask why.
+    fn tell_panic(&self, task: &Arc<Task>, range: Range<u32>, message: &str) {
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            range.for_each(|index| task.body.panicked(index, message));
+        }));
     }
 
     /// Claims a chunk and runs it. False: there was nothing to claim.
-    fn run_chunk(&self, task: &Arc<Task>, slot: Option<&Slot>, share: bool) -> bool {
+    fn run_chunk(&self, claim: &Running, slot: Option<&Slot>, share: bool) -> bool {
+        let task = claim.task();
         let set = &task.set;
         let left = set.unclaimed();
         if left == 0 {
@@ -256,14 +297,14 @@ impl Executor {
             .chunk
             .unwrap_or_else(|| task.cost.chunk(left, self.workers, &self.pace))
             .min(set.chunk_bound(self.workers));
-        let Some(range) = set.claim(want) else {
+        let Some(range) = set.claim(want.max(1)) else {
             return false;
         };
         if share {
             self.share(task);
         }
         if set.begin_chunk() {
-            let mut chunk = Chunk::new(task, slot, range);
+            let mut chunk = Chunk::new(claim, slot, range);
             while !chunk.is_over() {
                 let before = chunk.left().start;
                 match catch_unwind(AssertUnwindSafe(|| task.body.run(&mut chunk))) {
@@ -272,11 +313,7 @@ impl Executor {
                     }
                     Ok(()) => {}
                     Err(panic) => {
-                        let message = panic_message(&*panic);
-                        let index = chunk.left().start;
-                        // First the body's record of it, then the gate: who sees it failed can ask why.
-                        let _ =
-                            catch_unwind(AssertUnwindSafe(|| task.body.panicked(index, &message)));
+                        self.tell_panic(task, chunk.panicking(), &panic_message(&*panic));
                         chunk.panicked();
                     }
                 }
@@ -322,9 +359,10 @@ impl Executor {
         }
         let slot = self.take_slot(self.workers as usize);
         task.body.attend(&mut || {
+            let claim = Claim::enter(task, slot.as_deref());
             while !done()
                 && self.may_help(task, only_short)
-                && self.run_chunk(task, slot.as_deref(), share)
+                && self.run_chunk(&claim, slot.as_deref(), share)
                 && until.is_none_or(|until| self.stopwatch.ticks() < until)
             {}
         });
@@ -384,6 +422,15 @@ impl Calls for Executor {
     }
 }
 
+/// A ticket of a set, given up when this goes.
+struct Held<'a>(&'a Set);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.tickets.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Counts one more, up to `bound`. A read-modify-write also when it is full: the pairing with the one who leaves needs it.
 fn raise(counter: &AtomicU32, bound: u32) -> bool {
     let mut now = counter.load(Ordering::Relaxed);
@@ -403,6 +450,11 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panicked with something that is no text".to_owned())
+}
+
+/// The time when so much has passed; nothing where no clock goes that far.
+pub(crate) fn after(time: Duration) -> Option<Instant> {
+    Instant::now().checked_add(time)
 }
 
 /// How a thread waits.
@@ -450,7 +502,8 @@ impl Task {
     /// The calling thread runs what it can claim of it, for so long.
     pub fn help(self: &Arc<Self>, most: Duration, only_short: bool) {
         let executor = self.set.executor();
-        let until = executor.stopwatch().ticks() + executor.stopwatch().ticks_in(most);
+        let watch = executor.stopwatch();
+        let until = watch.ticks().saturating_add(watch.ticks_in(most));
         executor.help(self, Some(until), only_short, true, || false);
     }
 
@@ -524,8 +577,9 @@ impl Task {
         block: impl FnOnce(Option<Instant>) -> Option<R>,
     ) -> Option<R> {
         let executor = self.set.executor();
-        let deadline = waiting.timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = waiting.timeout.and_then(after);
         if !done() {
+            chunk::let_go();
             let watch = executor.stopwatch();
             if waiting.alone_first {
                 // What is known to last longer than waking somebody is shared from the start.
@@ -543,10 +597,10 @@ impl Task {
             }
             let until = waiting
                 .timeout
-                .map(|timeout| watch.ticks() + watch.ticks_in(timeout));
+                .map(|timeout| watch.ticks().saturating_add(watch.ticks_in(timeout)));
             executor.help(self, until, waiting.only_short, true, &done);
-            // What this thread does not run itself, others must know of before it sleeps.
-            if !done() && self.set.unclaimed() > 0 {
+            // What this thread does not run itself, others must know of: before it sleeps, and also when it has what it waited for.
+            if self.set.unclaimed() > 0 {
                 executor.submit(self);
             }
         }
@@ -645,7 +699,7 @@ mod pool {
     };
 
     use super::Executor;
-    use crate::{Error, Result, sync::lock};
+    use crate::{Error, Result, chunk, sync::lock};
 
     pub(super) struct Pool(Mutex<Option<Arc<rayon::ThreadPool>>>);
 
@@ -677,7 +731,14 @@ mod pool {
     pub(super) fn start(executor: Arc<Executor>) {
         let pool = lock(&executor.pool.0).clone();
         match pool {
-            Some(pool) => pool.spawn(move || executor.work()),
+            Some(pool) => pool.spawn(move || {
+                if chunk::is_inside() {
+                    // A body that waits inside rayon itself has taken this job up: it must not run strangers on its stack.
+                    start(executor);
+                } else {
+                    executor.work();
+                }
+            }),
             // Closed: what still comes in is done by who brings it.
             None => executor.work(),
         }

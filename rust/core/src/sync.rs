@@ -2,21 +2,30 @@
 //! estimates and statistics, which nothing is decided by, use the standard ones.
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use std::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+pub(crate) use std::{
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+    },
+    thread_local,
 };
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+pub(crate) use loom::{
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+    },
+    thread_local,
 };
 
 #[cfg(all(shuttle, not(loom)))]
-pub(crate) use shuttle::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+pub(crate) use shuttle::{
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+    },
+    thread_local,
 };
 
 /// Locks, also after another holder panicked: what these locks guard is whole at every step.

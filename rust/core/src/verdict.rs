@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
+    chunk,
     state::Decision,
     sync::{AtomicU32, Condvar, Mutex, MutexGuard, Ordering, lock},
 };
@@ -149,6 +150,11 @@ impl Verdict {
         deadline: Option<Instant>,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Option<R> {
+        if let Some(result) = ready() {
+            return Some(result);
+        }
+        // Without the lock: what is let go may be what is waited for.
+        chunk::let_go();
         let mut bell = lock(&self.bell);
         loop {
             // Before looking: whoever changes something after this sees the bit and rings.
