@@ -10,7 +10,7 @@ use std::{
 use crate::{
     cost::{Cost, Pace},
     event::Event,
-    executor::{Slot, Task},
+    executor::{Executor, Slot, Task},
     set::{Set, Settlement},
     state::{InstanceState, Outcome},
     sync::thread_local,
@@ -71,6 +71,16 @@ thread_local! {
 /// Whether this thread is in the middle of a body.
 pub(crate) fn is_inside() -> bool {
     CLAIMS.with(|claims| !claims.borrow().is_empty())
+}
+
+/// Whether this thread is in the middle of a body of that executor's.
+pub(crate) fn is_inside_of(executor: &Executor) -> bool {
+    CLAIMS.with(|claims| {
+        let claims = claims.borrow();
+        claims
+            .iter()
+            .any(|claim| std::ptr::eq(&**claim.task.set.executor(), executor))
+    })
 }
 
 /// Before this thread sleeps or helps: what the body that it runs holds and others may need is let go. Nothing outside of bodies.

@@ -4,10 +4,10 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     cost::Cost,
     count::Limits,
     event::{Event, Kind},
-    executor::{Executor, Task, Waiting},
+    executor::{Executor, Task, Waiting, after},
     scope::{Case, CaseState, Entry, Shelf},
     set::{Set, Sink, Spec},
     state::Decision,
@@ -74,6 +74,8 @@ pub struct Engine {
     retain: usize,
     generation: u64,
     next: AtomicU64,
+    /// As in the registry, which decides: a look ahead, before anything is made.
+    is_closed: AtomicBool,
     registry: Mutex<Registry>,
 }
 
@@ -139,6 +141,7 @@ impl Engine {
             retain: options.retain,
             generation: GENERATION.load(Ordering::Relaxed),
             next: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
             registry: Mutex::new(Registry {
                 closed: false,
                 shelf: Shelf::new(options.retain),
@@ -231,6 +234,9 @@ impl Engine {
             spec.called = self.executor.clock().ticks();
         }
         let called = spec.called;
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::EngineClosed);
+        }
         let case = spec.case.clone();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let set = Set::new(id, spec, &self.limits, Arc::clone(&self.executor))?;
@@ -313,9 +319,14 @@ impl Engine {
         ));
         registry.next_case += 1;
         registry.cases.insert(id, Arc::clone(&case));
-        if registry.cases.len() > 2 * self.retain.max(64) {
-            registry.forget_old_cases(self.retain);
-        }
+        let forgotten = if registry.cases.len() > 2 * self.retain.max(64) {
+            registry.forget_old_cases(self.retain)
+        } else {
+            Vec::new()
+        };
+        drop(registry);
+        // Without the lock: what layers above keep with a case may run anything when it goes.
+        drop(forgotten);
         Ok(case)
     }
 
@@ -362,6 +373,7 @@ impl Engine {
     pub fn shut(&self) -> Vec<Arc<Set>> {
         let mut registry = lock(&self.registry);
         registry.closed = true;
+        self.is_closed.store(true, Ordering::Relaxed);
         registry
             .shelf
             .iter()
@@ -370,21 +382,25 @@ impl Engine {
             .collect()
     }
 
-    /// Takes nothing more and lets what there is end, or cancels it; then the threads go. False: not within the timeout.
+    /// Takes nothing more and lets what there is end, or cancels it; then the threads go. False: not within the timeout, or the calling
+    /// thread is in the middle of a body or a continuation of this engine, whose end it would wait for.
     pub fn close(&self, cancel: bool, timeout: Option<Duration>) -> bool {
         if self.check_process().is_err() {
             return true;
         }
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        for set in self.shut() {
+        let deadline = timeout.and_then(after);
+        let sets = self.shut();
+        for set in &sets {
             if cancel {
-                set.cancel();
+                set.cancel_soon();
             } else {
                 set.seal();
             }
-            set.wait_drained(deadline);
         }
-        self.executor.close(deadline)
+        // All are told before one is waited for: they may wait for each other.
+        !self.executor.is_here()
+            && sets.iter().all(|set| set.wait_drained(deadline))
+            && self.executor.close(deadline)
     }
 }
 
@@ -397,8 +413,9 @@ impl Drop for Engine {
 }
 
 impl Registry {
-    /// Lets the oldest of the cases go that are over and that nobody else holds.
-    fn forget_old_cases(&mut self, retain: usize) {
+    /// Takes out the oldest of the cases that are over and that nobody else holds.
+    #[must_use]
+    fn forget_old_cases(&mut self, retain: usize) -> Vec<Arc<Case>> {
         let mut over: Vec<_> = self
             .cases
             .values()
@@ -407,9 +424,9 @@ impl Registry {
             .collect();
         over.sort();
         let surplus = over.len().saturating_sub(retain);
-        for (_, id) in over.into_iter().take(surplus) {
-            let id: Box<str> = id;
-            self.cases.remove(&id);
-        }
+        over.into_iter()
+            .take(surplus)
+            .filter_map(|(_, id): (u64, Box<str>)| self.cases.remove(&id))
+            .collect()
     }
 }

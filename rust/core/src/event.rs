@@ -164,15 +164,21 @@ impl Ring {
         slot.stamp.store(2 * seq + 2, Ordering::Release);
     }
 
-    /// The records from `since` on that are still there, in order, and the number to ask from next.
+    /// The records from `since` on that are still there, in order, and the number to ask from next. A record that is being written ends
+    /// the answer: it comes with the next one. Numbers that are left out were overwritten, or given up by their writer.
     #[must_use]
     pub fn read(&self, since: u64) -> (Vec<Event>, u64) {
         let head = self.written();
-        let oldest = head.saturating_sub(self.slots.len() as u64);
+        let capacity = self.slots.len() as u64;
+        let oldest = head.saturating_sub(capacity);
         let mut events = Vec::new();
         for seq in since.max(oldest)..head {
             let slot = &self.slots[seq as usize & (self.slots.len() - 1)];
-            if slot.stamp.load(Ordering::Acquire) != 2 * seq + 2 {
+            let stamp = slot.stamp.load(Ordering::Acquire);
+            if stamp < 2 * seq + 2 && head - seq <= capacity / 2 {
+                return (events, seq);
+            }
+            if stamp != 2 * seq + 2 {
                 continue;
             }
             // Acquire on each field keeps the second look at the stamp behind them.

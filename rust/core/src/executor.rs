@@ -4,6 +4,7 @@
 //! pool, so that rayon's own sleeping and waking is all there is.
 
 use std::{
+    cell::Cell,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, Weak},
@@ -18,13 +19,14 @@ use crate::{
     chunk::{self, Body, Chunk, Claim, Running},
     clock::Clock,
     cost::{Cost, Pace},
+    engine::generation,
     event::{Event, Ring},
     gate::Calls,
     lookout::{self, Lookout, Watched},
     scope::Case,
     set::{Set, Settlement, Sink},
     state::{Decision, InstanceState},
-    sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock},
+    sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock, thread_local},
     ticks::Ticks,
 };
 
@@ -40,6 +42,12 @@ const LOOKS_AWAY: u32 = 8;
 
 /// What a caller does alone before it wakes anybody.
 const ALONE: Duration = Duration::from_micros(20);
+
+thread_local! {
+    /// The executor whose worker loop this thread is in.
+    #[expect(clippy::missing_const_for_thread_local, reason = "the model checkers' macro takes no const")]
+    static WORKS_FOR: Cell<usize> = Cell::new(0);
+}
 
 /// A set with its body: what a claim keeps alive.
 pub struct Task<B: ?Sized = dyn Body> {
@@ -73,6 +81,7 @@ pub struct Executor {
     left: (Mutex<()>, Condvar),
     pool: pool::Pool,
     lookout: Arc<Lookout>,
+    generation: u64,
 }
 
 impl Executor {
@@ -108,6 +117,7 @@ impl Executor {
             left: (Mutex::new(()), Condvar::new()),
             pool,
             lookout: Arc::default(),
+            generation: generation(),
         }))
     }
 
@@ -181,8 +191,24 @@ impl Executor {
         }
     }
 
+    /// Whether the calling thread is in the middle of something of this executor's: a body, or what a worker calls.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        WORKS_FOR.with(|whom| whom.get() == self.id()) || chunk::is_inside_of(self)
+    }
+
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// A worker loop.
     fn work(&self) {
+        let before = WORKS_FOR.with(|whom| whom.replace(self.id()));
+        self.work_off();
+        WORKS_FOR.with(|whom| whom.set(before));
+    }
+
+    fn work_off(&self) {
         loop {
             {
                 let slot = self.take_slot(0);
@@ -400,7 +426,7 @@ impl Executor {
         true
     }
 
-    /// In a child process after a fork.
+    /// In a child process after a fork: the threads do not exist there, and one of them may have held a lock.
     pub(crate) fn forget_threads(&self) {
         self.pool.forget();
     }
@@ -408,7 +434,9 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        self.lookout.close();
+        if self.generation == generation() {
+            self.lookout.close();
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! that runs many small sets wakes nobody, and none of them can hang.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, Weak},
     thread,
     time::Duration,
@@ -110,8 +111,11 @@ impl Lookout {
                 let Some(executor) = executor.upgrade() else {
                     return;
                 };
-                overdue.iter().for_each(|task| executor.submit(task));
-                drop((overdue, executor));
+                // The last owner of a body that panics when it goes must not take this thread with it.
+                drop(catch_unwind(AssertUnwindSafe(|| {
+                    overdue.iter().for_each(|task| executor.submit(task));
+                    drop((overdue, executor));
+                })));
                 watch = self.lock();
             }
         }

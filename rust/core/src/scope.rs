@@ -187,16 +187,25 @@ impl Case {
 
     /// Cancels all that it owns, nested cases too, and takes nothing more. Idempotent.
     pub fn cancel(&self) {
+        self.cancel_once(&mut Vec::new());
+    }
+
+    /// `seen` are those that this call has come to already: cases may be nested in a ring.
+    fn cancel_once(&self, seen: &mut Vec<*const Self>) {
+        if seen.contains(&std::ptr::from_ref(self)) {
+            return;
+        }
+        seen.push(self);
         let nested = {
             let mut owned = lock(&self.owned);
             owned.cancelled = true;
-            std::mem::take(&mut owned.nested)
+            owned.nested.clone()
         };
         self.sets().iter().for_each(|entry| entry.set.cancel());
         nested
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|case| case.cancel());
+            .for_each(|case| case.cancel_once(seen));
     }
 }
 
@@ -212,7 +221,8 @@ pub struct Entry {
 /// Live sets, and the newest finished ones. Pushing is all the upkeep there is: workers never come here.
 pub(crate) struct Shelf {
     retain: usize,
-    recent: VecDeque<Entry>,
+    /// With the number of instances that `instances` counts for it: an open set may have more by now.
+    recent: VecDeque<(Entry, u32)>,
     /// The instances of `recent`: many large sets are not kept as long as many small ones.
     instances: u64,
     /// Older than `recent` and not finished when they left it.
@@ -246,8 +256,9 @@ impl Shelf {
     /// Answers with what was evicted, to be dropped without the lock.
     #[must_use]
     pub(crate) fn push(&mut self, entry: Entry) -> Vec<Entry> {
-        self.instances += u64::from(entry.set.len());
-        self.recent.push_back(entry);
+        let count = entry.set.len();
+        self.instances += u64::from(count);
+        self.recent.push_back((entry, count));
         let mut gone = Vec::new();
         // Letting old sets go costs more than making a new one, their memory is cold: many at a time, seldom.
         let slack = (self.retain / 16).min(Self::MOST_SLACK);
@@ -255,10 +266,10 @@ impl Shelf {
         while (is_due && self.recent.len() > self.retain)
             || (self.instances > Self::MOST_INSTANCES && self.recent.len() > 1)
         {
-            let Some(oldest) = self.recent.pop_front() else {
+            let Some((oldest, count)) = self.recent.pop_front() else {
                 break;
             };
-            self.instances = self.instances.saturating_sub(u64::from(oldest.set.len()));
+            self.instances -= u64::from(count);
             if oldest.set.is_finished() {
                 self.evicted.count(&oldest.set);
                 gone.push(oldest);
@@ -283,12 +294,16 @@ impl Shelf {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         let surplus = self.recent.len().saturating_sub(self.retain);
         let (due, kept) = (self.recent.range(..surplus), self.recent.range(surplus..));
-        let live = due.filter(|entry| !entry.set.is_finished());
-        self.lingering.iter().chain(live).chain(kept)
+        let live = due.filter(|(entry, _)| !entry.set.is_finished());
+        self.lingering
+            .iter()
+            .chain(live.chain(kept).map(|(entry, _)| entry))
     }
 
     /// All that are there, also those that are about to go.
     pub(crate) fn iter_all(&self) -> impl Iterator<Item = &Entry> {
-        self.lingering.iter().chain(&self.recent)
+        self.lingering
+            .iter()
+            .chain(self.recent.iter().map(|(entry, _)| entry))
     }
 }

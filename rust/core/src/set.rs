@@ -752,9 +752,10 @@ impl Set {
         self.states.reserve(stop);
         place(start);
         self.tally.add(stop - start);
+        // Before they can be claimed: what happens to them comes later in the record too.
+        self.event(Kind::Added, start, stop, 0, Event::NO_WORKER);
         self.end.store(u64::from(stop), Ordering::Release);
         drop(adding);
-        self.event(Kind::Added, start, stop, 0, Event::NO_WORKER);
         Ok(start..stop)
     }
 
@@ -784,10 +785,10 @@ impl Set {
         self.verdict.ring_all();
     }
 
-    /// A set that is born empty has no settling to be judged at.
+    /// A set that is born empty has no settling to be judged at, or to be idle after.
     pub(crate) fn born(self: &Arc<Self>) {
         let now = self.tally.read();
-        if now.is_finished() {
+        if now.is_finished() || (self.seal == Seal::WhenIdle && now.outstanding() == 0) {
             self.stepped(now);
         }
     }
@@ -831,11 +832,20 @@ impl Set {
         self.end_as(Decision::Failed);
     }
 
+    /// As `cancel`, without waiting for a journal that has to write the decision down first.
+    pub(crate) fn cancel_soon(self: &Arc<Self>) {
+        self.choose_end(Decision::Cancelled);
+    }
+
     fn end_as(self: &Arc<Self>, decision: Decision) {
+        self.choose_end(decision);
+        self.verdict.wait(None, || self.verdict.get());
+    }
+
+    fn choose_end(self: &Arc<Self>, decision: Decision) {
         // Decide first: closing settles, and a settling would decide otherwise. Then close, won or lost: nothing begins after this returned.
         self.decide(decision);
         self.close();
-        self.verdict.wait(None, || self.verdict.get());
     }
 
     /// Blocks until the gate is decided, at most until `deadline`.
