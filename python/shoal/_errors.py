@@ -1,4 +1,4 @@
-"""The exceptions of Shoal. They pickle; their messages name the value that was wrong, the bound it broke and what to do."""
+"""The exceptions of Shoal. They pickle; a message names the value that was wrong, the bound it broke and what to do."""
 
 from __future__ import annotations
 
