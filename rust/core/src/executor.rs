@@ -28,6 +28,7 @@ use crate::{
     state::{Decision, InstanceState},
     sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock, thread_local},
     ticks::Ticks,
+    verdict::Callback,
 };
 
 /// `active`: somebody waits for the last worker loop to leave.
@@ -59,7 +60,16 @@ pub struct Task<B: ?Sized = dyn Body> {
 
 enum Ticket {
     Drive(Arc<Task>),
-    Call(Box<dyn FnOnce() + Send>),
+    Call(Callback),
+}
+
+impl<B: ?Sized> Drop for Task<B> {
+    /// Nobody is left who could add to an open set, or seal it.
+    fn drop(&mut self) {
+        if self.set.is_open() && self.set.executor().generation == generation() {
+            self.set.seal();
+        }
+    }
 }
 
 /// Runs tasks.
@@ -441,7 +451,7 @@ impl Drop for Executor {
 }
 
 impl Calls for Executor {
-    fn call(&self, f: Box<dyn FnOnce() + Send>) {
+    fn call(&self, f: Callback) {
         if cfg!(loom) {
             f();
         } else {
@@ -729,6 +739,9 @@ mod pool {
     use super::Executor;
     use crate::{Error, Result, chunk, sync::lock};
 
+    /// Bodies recurse, those of an interpreter by the thousand. Memory that nobody touches costs nothing.
+    const STACK: usize = 16 << 20;
+
     pub(super) struct Pool(Mutex<Option<Arc<rayon::ThreadPool>>>);
 
     impl Pool {
@@ -737,6 +750,7 @@ mod pool {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(workers as usize)
                 .thread_name(move |k| format!("{name}-{k}"))
+                .stack_size(STACK)
                 // Bodies are caught chunk by chunk; this is for what nobody foresaw: the process lives on.
                 .panic_handler(|_| {})
                 .build()

@@ -6,7 +6,7 @@ use crate::{
     Error, Result,
     state::Decision,
     sync::{AtomicU64, Ordering},
-    verdict::{Continuation, Verdict},
+    verdict::{Asked, Callback, Continuation, Verdict},
 };
 
 /// Opens at the arrival that makes `target`, once.
@@ -20,7 +20,7 @@ pub struct Gate {
 /// Where continuations run.
 pub trait Calls: Send + Sync {
     /// Has `f` called, soon, by somebody else's thread.
-    fn call(&self, f: Box<dyn FnOnce() + Send>);
+    fn call(&self, f: Callback);
 }
 
 impl Gate {
@@ -60,8 +60,8 @@ impl Gate {
         if !self.verdict.decide(decision) {
             return false;
         }
-        for continuation in self.verdict.ring_decided() {
-            self.calls.call(Box::new(move || continuation(decision)));
+        for call in self.verdict.ring_decided(decision) {
+            self.calls.call(call);
         }
         true
     }
@@ -91,10 +91,19 @@ impl Gate {
             .or_else(|| self.verdict.wait(deadline, || self.verdict.get()))
     }
 
-    /// Has `f` called with the decision.
-    pub fn on_decided(&self, f: Continuation) {
-        if let Some((f, decision)) = self.verdict.then(f) {
-            self.calls.call(Box::new(move || f(decision)));
+    /// Has `f` called with the decision: at once, with no way back, if that is there already.
+    pub fn on_decided(&self, f: Continuation) -> Option<Asked> {
+        match self.verdict.then(f) {
+            Ok(asked) => Some(asked),
+            Err((f, decision)) => {
+                self.calls.call(Box::new(move || f(decision)));
+                None
+            }
         }
+    }
+
+    /// Takes back what was asked for, if it was not called yet.
+    pub fn forget(&self, asked: Asked) {
+        self.verdict.forget(asked);
     }
 }

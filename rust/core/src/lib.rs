@@ -80,4 +80,4 @@ pub use set::{Place, Seal, Set, Settlement, Sink, Spec};
 pub use state::{Counts, Decision, InstanceState, Outcome};
 pub use tally::{MAX_INSTANCES, Snapshot};
 pub use ticks::{Phase, Ticks};
-pub use verdict::Continuation;
+pub use verdict::{Asked, Callback, Continuation};

@@ -21,7 +21,7 @@ use crate::{
     sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock, lock_soon},
     tally::{Snapshot, Tally},
     ticks::Phase,
-    verdict::{Continuation, Verdict},
+    verdict::{Asked, Callback, Continuation, Verdict},
 };
 
 /// `end`: no more can be added.
@@ -594,7 +594,7 @@ impl Set {
         self.log.push(start..stop);
         self.record(&settlement);
         let now = self.tally.settle(completed, lost);
-        self.verdict.ring_settled();
+        self.call_all(self.verdict.ring_settled());
         self.stepped(now);
     }
 
@@ -687,9 +687,7 @@ impl Set {
             self.take_token();
         }
         self.verdict.publish();
-        for continuation in self.verdict.ring_decided() {
-            self.executor.call(Box::new(move || continuation(decision)));
-        }
+        self.call_all(self.verdict.ring_decided(decision));
     }
 
     /// Makes the count final. Twice is once.
@@ -782,7 +780,7 @@ impl Set {
                 self.stepped(now);
             }
         }
-        self.verdict.ring_all();
+        self.call_all(self.verdict.ring_all());
     }
 
     /// A set that is born empty has no settling to be judged at, or to be idle after.
@@ -888,16 +886,34 @@ impl Set {
         });
     }
 
-    /// Has `f` called with the decision, on a worker; at once if it is there already.
-    pub fn on_decided(&self, f: Continuation) {
-        if let Some((f, decision)) = self.verdict.then(f) {
-            self.executor.call(Box::new(move || f(decision)));
+    /// Has `f` called with the decision, on a worker: at once, with no way back, if it is there already.
+    pub fn on_decided(&self, f: Continuation) -> Option<Asked> {
+        match self.verdict.then(f) {
+            Ok(asked) => Some(asked),
+            Err((f, decision)) => {
+                self.executor.call(Box::new(move || f(decision)));
+                None
+            }
         }
+    }
+
+    /// Has `f` called, on a worker, when something settles after this; who asks looks afterwards whether that was already so.
+    pub fn on_settled(&self, f: Callback) -> Asked {
+        self.verdict.then_settled(f)
+    }
+
+    /// Takes back what was asked for, if it was not called yet.
+    pub fn forget(&self, asked: Asked) {
+        self.verdict.forget(asked);
+    }
+
+    fn call_all(&self, calls: Vec<Callback>) {
+        calls.into_iter().for_each(|call| self.executor.call(call));
     }
 
     /// Wakes those who wait, so that they look at something of their own.
     pub fn nudge(&self) {
-        self.verdict.ring_all();
+        self.call_all(self.verdict.ring_all());
     }
 
     /// The first number of completions that fires the gate, as far as it is known.

@@ -20,11 +20,31 @@ const WATCHERS: u32 = 0b10_0000;
 
 /// Called once, with the decision.
 pub type Continuation = Box<dyn FnOnce(Decision) + Send>;
+/// Called once.
+pub type Callback = Box<dyn FnOnce() + Send>;
+
+/// What somebody asked to be called, to take that back by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked(u64);
+
+/// Those who want to be called.
+struct Bell {
+    next: u64,
+    decided: Vec<(Asked, Continuation)>,
+    settled: Vec<(Asked, Callback)>,
+}
+
+impl Bell {
+    fn ask(&mut self) -> Asked {
+        self.next += 1;
+        Asked(self.next)
+    }
+}
 
 /// The word, and the bell for those who wait: its lock is taken only where somebody does.
 pub(crate) struct Verdict {
     word: AtomicU32,
-    bell: Mutex<Vec<Continuation>>,
+    bell: Mutex<Bell>,
     rung: Condvar,
 }
 
@@ -32,7 +52,11 @@ impl Verdict {
     pub(crate) fn new() -> Self {
         Self {
             word: AtomicU32::new(0),
-            bell: Mutex::new(Vec::new()),
+            bell: Mutex::new(Bell {
+                next: 0,
+                decided: Vec::new(),
+                settled: Vec::new(),
+            }),
             rung: Condvar::new(),
         }
     }
@@ -84,46 +108,81 @@ impl Verdict {
         self.word.fetch_and(!CHOSEN, Ordering::AcqRel);
     }
 
-    /// Something settled: wakes those who watch. Called after the step they watch for; a read-modify-write, so that a
-    /// watcher that comes later sees that step.
-    pub(crate) fn ring_settled(&self) {
-        self.ring(WATCHERS);
-    }
-
-    /// Wakes whoever waits, for whatever it is.
-    pub(crate) fn ring_all(&self) {
-        self.ring(WAITERS | WATCHERS);
-    }
-
-    fn ring(&self, whom: u32) {
-        if self.word.fetch_or(0, Ordering::AcqRel) & whom != 0 {
-            drop(lock(&self.bell));
-            self.rung.notify_all();
-        }
-    }
-
-    /// Wakes whoever waits, and gives back what is to be called. After `decide` or `publish`.
+    /// Something settled: wakes those who watch, and gives back what is to be called. After the step they watch for; a read-modify-write,
+    /// so that a watcher that comes later sees that step.
     #[must_use]
-    pub(crate) fn ring_decided(&self) -> Vec<Continuation> {
+    pub(crate) fn ring_settled(&self) -> Vec<Callback> {
+        self.ring(WATCHERS)
+    }
+
+    /// As `ring_settled`, and wakes whoever waits, for whatever it is.
+    #[must_use]
+    pub(crate) fn ring_all(&self) -> Vec<Callback> {
+        self.ring(WAITERS | WATCHERS)
+    }
+
+    fn ring(&self, whom: u32) -> Vec<Callback> {
+        if self.word.fetch_or(0, Ordering::AcqRel) & whom == 0 {
+            return Vec::new();
+        }
+        let settled = std::mem::take(&mut lock(&self.bell).settled);
+        self.rung.notify_all();
+        settled.into_iter().map(|(_, f)| f).collect()
+    }
+
+    /// Wakes whoever waits, and gives back what is to be called. After `decide` or `publish` of that decision.
+    #[must_use]
+    pub(crate) fn ring_decided(&self, decision: Decision) -> Vec<Callback> {
         if self.word.fetch_or(0, Ordering::AcqRel) & (WAITERS | WATCHERS) == 0 {
             return Vec::new();
         }
-        let continuations = std::mem::take(&mut *lock(&self.bell));
+        let mut bell = lock(&self.bell);
+        let (decided, settled) = (
+            std::mem::take(&mut bell.decided),
+            std::mem::take(&mut bell.settled),
+        );
+        drop(bell);
         self.rung.notify_all();
-        continuations
+        let decided = decided
+            .into_iter()
+            .map(|(_, f)| -> Callback { Box::new(move || f(decision)) });
+        settled
+            .into_iter()
+            .map(|(_, f)| f)
+            .chain(decided)
+            .collect()
     }
 
     /// Has `f` called with the decision; gives it back with the decision if that is there already.
-    pub(crate) fn then(&self, f: Continuation) -> Option<(Continuation, Decision)> {
+    pub(crate) fn then(&self, f: Continuation) -> Result<Asked, (Continuation, Decision)> {
         let mut bell = lock(&self.bell);
         self.word.fetch_or(WAITERS, Ordering::AcqRel);
-        match self.get() {
-            Some(decision) => Some((f, decision)),
-            None => {
-                bell.push(f);
-                None
-            }
+        if let Some(decision) = self.get() {
+            return Err((f, decision));
         }
+        let asked = bell.ask();
+        bell.decided.push((asked, f));
+        Ok(asked)
+    }
+
+    /// Has `f` called at the next settling: who asks looks afterwards whether there was one before.
+    pub(crate) fn then_settled(&self, f: Callback) -> Asked {
+        let mut bell = lock(&self.bell);
+        self.word.fetch_or(WATCHERS, Ordering::AcqRel);
+        let asked = bell.ask();
+        bell.settled.push((asked, f));
+        asked
+    }
+
+    /// Nobody wants that call any more. What it was goes after the lock: it may run anything then.
+    pub(crate) fn forget(&self, asked: Asked) {
+        let mut bell = lock(&self.bell);
+        let decided = bell.decided.iter().position(|(other, _)| *other == asked);
+        let settled = bell.settled.iter().position(|(other, _)| *other == asked);
+        let decided = decided.map(|k| bell.decided.swap_remove(k));
+        let settled = settled.map(|k| bell.settled.swap_remove(k));
+        drop(bell);
+        drop((decided, settled));
     }
 
     /// Blocks until `ready` answers, at most until `deadline`.
@@ -176,9 +235,9 @@ impl Verdict {
 
     fn sleep<'a>(
         &self,
-        bell: MutexGuard<'a, Vec<Continuation>>,
+        bell: MutexGuard<'a, Bell>,
         left: Option<Duration>,
-    ) -> MutexGuard<'a, Vec<Continuation>> {
+    ) -> MutexGuard<'a, Bell> {
         match left {
             #[cfg(not(any(loom, shuttle)))]
             Some(left) => {
