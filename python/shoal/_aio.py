@@ -1,10 +1,10 @@
-"""Sets and gates on the caller's event loop."""
+"""Sets and gates on the caller's event loop: it is called when there is something, and no thread waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -13,34 +13,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def _called(register: Callable[[Callable[[Any], None]], None]) -> None:
-    """Wait until what was registered is called, by whatever thread."""
+@contextlib.contextmanager
+def _bell(register: Callable[[Callable[[], None]], int | None], forget: Callable[[int], None]) -> Iterator[Any]:
+    """A future that is done when what was registered is called, by whatever thread; taken back at the end."""
     loop = asyncio.get_running_loop()
-    done = loop.create_future()
+    rung = loop.create_future()
 
     def settle() -> None:
-        if not done.done():
-            done.set_result(None)
+        if not rung.done():
+            rung.set_result(None)
 
-    def call(_: Any) -> None:
+    def call() -> None:
         # A closed loop has nobody who waits.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle)
 
-    register(call)
-    await done
+    number = register(call)
+    try:
+        yield rung
+    finally:
+        if number is not None:
+            forget(number)
 
 
 async def decision_of_gate(gate: Gate) -> GateState:
     """`await gate`."""
-    await _called(gate._on_decided)
+    with _bell(gate._on_decided, gate._forget) as rung:
+        await rung
     return gate.state
 
 
 async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
     """`await set`: its result. Cancelling the waiting task cancels the set."""
     try:
-        await _called(instances.on_decided)
+        with _bell(instances._on_decided, instances._forget) as rung:
+            await rung
     except asyncio.CancelledError:
         instances.cancel()
         raise
@@ -50,5 +57,13 @@ async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
 async def outcomes_of_set(instances: InstanceSet[T]) -> AsyncIterator[Outcome[T]]:
     """`async for outcome in set`: each outcome when it is there."""
     outcomes = instances.as_completed()
-    while (outcome := await asyncio.to_thread(next, outcomes, None)) is not None:
-        yield outcome
+    while (ready := outcomes._ready()) is not None:
+        if not ready:
+            with _bell(instances._on_settled, instances._forget) as rung:
+                # What settled before the bell was there does not ring it.
+                if (ready := outcomes._ready()) is None:
+                    return
+                if not ready:
+                    await rung
+        for outcome in ready:
+            yield outcome

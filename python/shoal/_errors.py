@@ -81,6 +81,10 @@ class _SetEnded(ShoalError):
     def __str__(self) -> str:
         return str(self.args[0])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # One that is a TimeoutError, hence an OSError, keeps only two of its arguments.
+        return type(self), (self.args[0], self.counts, self.errors, self.values)
+
 
 class SetFailed(_SetEnded):
     """The gate failed. `counts`, `errors` and `values` say how far it came."""

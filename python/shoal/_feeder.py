@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def _feed(instances: InstanceSet[Any], iterator: Iterator[Any]) -> None:
                 if not instances._feed((item,)) or not instances._wait_hungry(AHEAD):
                     return
         finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
+            # A generator's own end is due now, on this thread; a file, say, may be its owner's still.
+            if isinstance(iterator, Generator):
+                iterator.close()
     except BaseException as error:
         instances._feeder_raised(error)
     else:

@@ -6,6 +6,7 @@ It reads counts and states, and writes to stderr or to the notebook's cell; no w
 from __future__ import annotations
 
 import atexit
+import contextlib
 import html
 import os
 import sys
@@ -290,12 +291,18 @@ def _in_notebook() -> bool:
 def _on_terminal() -> bool:
     try:
         return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # closed
+    except (ValueError, AttributeError):  # closed, or none of Python's own files
         return False
 
 
 def watch(instances: Watched) -> None:
     """Draws a live bar for this set until it ends, and returns at once. Does nothing where output is no terminal."""
+    # Work goes on where it cannot be shown: in a notebook without a display, on a stderr of somebody's own.
+    with contextlib.suppress(Exception):
+        _watch(instances)
+
+
+def _watch(instances: Watched) -> None:
     if _in_notebook():
         from IPython.display import HTML, display
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import opcode
 import signal
+from functools import partial
 from types import CodeType, TracebackType
 
 _RAISES = {opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in opcode.opmap}
@@ -27,8 +28,18 @@ def raised_by_handler(error: BaseException) -> bool:
 def _handlers() -> set[CodeType]:
     codes = set()
     for number in signal.valid_signals():
-        handler = signal.getsignal(number)
-        code = getattr(getattr(handler, "__func__", handler), "__code__", None)
-        if isinstance(code, CodeType):
+        code = _code_of(signal.getsignal(number))
+        if code is not None:
             codes.add(code)
     return codes
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """The code of a function, a method, a partial, or an object that can be called."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    for function in (handler, getattr(type(handler), "__call__", None)):
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -125,6 +125,18 @@ impl<T: Default> Column<T> {
         &self.from(index)[0]
     }
 
+    /// All that exist, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let (flat, segments) = match &self.kind {
+            Kind::Flat(flat) => (Some(flat), None),
+            Kind::Growing(segments) => (None, Some(segments)),
+        };
+        let segments = segments
+            .into_iter()
+            .flat_map(|segments| segments.made.iter().map_while(OnceLock::get));
+        flat.into_iter().chain(segments).flatten()
+    }
+
     /// What lies together in memory from an index on that exists.
     #[inline]
     fn from(&self, index: usize) -> &[T] {

@@ -1,6 +1,9 @@
 //! A gate used alone: arrivals are counted, and one of them opens it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use crate::{
     Error, Result,
@@ -11,6 +14,7 @@ use crate::{
 
 /// Opens at the arrival that makes `target`, once.
 pub struct Gate {
+    me: Weak<Gate>,
     target: u64,
     arrived: AtomicU64,
     verdict: Verdict,
@@ -28,18 +32,19 @@ impl Gate {
     ///
     /// # Errors
     /// [`Error::Join`] for a target of 0: it would never open.
-    pub fn new(target: u64, calls: Arc<dyn Calls>) -> Result<Self> {
+    pub fn new(target: u64, calls: Arc<dyn Calls>) -> Result<Arc<Self>> {
         if target == 0 {
             return Err(Error::Join(
                 "a gate with target=0 would never open; target must be 1 or more".into(),
             ));
         }
-        Ok(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             target,
             arrived: AtomicU64::new(0),
             verdict: Verdict::new(),
             calls,
-        })
+        }))
     }
 
     /// Counts `n` arrivals. True for exactly one caller: the one that opened it.
@@ -61,7 +66,12 @@ impl Gate {
             return false;
         }
         for call in self.verdict.ring_decided(decision) {
-            self.calls.call(call);
+            // Kept for the call: what is called may only know the gate as long as somebody has it.
+            let gate = self.me.upgrade();
+            self.calls.call(Box::new(move || {
+                call();
+                drop(gate);
+            }));
         }
         true
     }

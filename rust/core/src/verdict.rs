@@ -25,7 +25,7 @@ pub type Callback = Box<dyn FnOnce() + Send>;
 
 /// What somebody asked to be called, to take that back by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(u64);
+pub struct Asked(pub u64);
 
 /// Those who want to be called.
 struct Bell {
@@ -146,11 +146,7 @@ impl Verdict {
         let decided = decided
             .into_iter()
             .map(|(_, f)| -> Callback { Box::new(move || f(decision)) });
-        settled
-            .into_iter()
-            .map(|(_, f)| f)
-            .chain(decided)
-            .collect()
+        settled.into_iter().map(|(_, f)| f).chain(decided).collect()
     }
 
     /// Has `f` called with the decision; gives it back with the decision if that is there already.

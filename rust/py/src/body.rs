@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyo3::{exceptions::PyTypeError, prelude::*, types::PyTuple};
+use pyo3::{PyTraverseError, PyVisit, exceptions::PyTypeError, prelude::*, types::PyTuple};
 use shoal_core::Task;
 
 use crate::{engine::Inner, errors, failures::Failures, function::Function, kernel::Compiled};
@@ -21,8 +21,12 @@ pub(crate) trait Shown {
     fn yielded(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
         self.value(py, index)
     }
-    /// The values of a set all of whose instances completed, moved out by its only reader.
-    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Bound<'py, PyAny>>;
+    /// The values of a set all of whose instances completed, moved out; nothing where others may read them.
+    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Option<Bound<'py, PyAny>>>;
+    /// Somebody has a handle to read values by.
+    fn is_read(&self) {}
+    /// Shows the collector which objects it holds.
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
     /// The one object that is the result of all, if there is one.
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>>;
     /// Where it runs.

@@ -1,6 +1,6 @@
 //! Cases: owners of sets with an id, variables and a scope.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use pyo3::{
     exceptions::PyKeyError,
@@ -168,14 +168,13 @@ impl Case {
     fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.engine.check()?;
         let timeout = wait::seconds(timeout)?;
-        let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         for entry in py.detach(|| self.core.sets()) {
-            let left = deadline
-                .map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let drained = match entry.task.upgrade() {
                 Some(task) => wait::wait(py, &task, For::Drained, left, false, false)?.is_some(),
                 None => wait::until(py, left, |slice| {
-                    let until = slice.map(|slice| std::time::Instant::now() + slice);
+                    let until = slice.and_then(|slice| Instant::now().checked_add(slice));
                     entry.set.wait_drained(until).then_some(())
                 })?
                 .is_some(),
@@ -198,11 +197,12 @@ impl Case {
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<shoal.Case {:?} {}>",
-            self.core.id(),
-            self.core.state().name()
-        )
+        // In a child process a lock may be held for ever.
+        let state = match self.engine.check() {
+            Ok(()) => self.core.state().name(),
+            Err(_) => "of the parent process",
+        };
+        format!("<shoal.Case {:?} {state}>", self.core.id())
     }
 }
 
@@ -239,6 +239,9 @@ impl Cases {
     }
 
     fn __repr__(&self) -> String {
-        format!("<shoal.Cases: {}>", self.engine.core.cases().len())
+        match self.engine.check() {
+            Ok(()) => format!("<shoal.Cases: {}>", self.engine.core.cases().len()),
+            Err(_) => "<shoal.Cases of the parent process>".to_owned(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    ptr,
+    rc::Rc,
     sync::Arc,
 };
 
@@ -11,12 +11,12 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
-use shoal_core::Task;
+use shoal_core::{Task, generation};
 
 use crate::{body, case::Case, instances::InstanceSet};
 
 thread_local! {
-    static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+    static INNERMOST: RefCell<Option<Rc<Frame>>> = const { RefCell::new(None) };
 }
 
 /// A chunk that runs on this thread; nested where a body waits and helps.
@@ -24,26 +24,28 @@ pub(crate) struct Frame {
     task: Arc<Task>,
     index: Cell<u32>,
     scope: RefCell<Option<Py<PyDict>>>,
-    outer: *const Frame,
+    /// The process it was made in.
+    generation: u64,
 }
 
 impl Frame {
     /// Runs `f` with a frame for this task.
     pub(crate) fn with<R>(task: &Arc<Task>, f: impl FnOnce(&Frame) -> R) -> R {
-        let frame = Frame {
+        struct Leave(Option<Rc<Frame>>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                let frame = INNERMOST.replace(self.0.take());
+                // What it holds may run anything when it goes.
+                drop(frame);
+            }
+        }
+        let frame = Rc::new(Frame {
             task: Arc::clone(task),
             index: Cell::new(0),
             scope: RefCell::new(None),
-            outer: INNERMOST.get(),
-        };
-        struct Leave(*const Frame);
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                INNERMOST.set(self.0);
-            }
-        }
-        let _leave = Leave(frame.outer);
-        INNERMOST.set(&raw const frame);
+            generation: generation(),
+        });
+        let _leave = Leave(INNERMOST.replace(Some(Rc::clone(&frame))));
         f(&frame)
     }
 
@@ -57,17 +59,18 @@ impl Frame {
     }
 }
 
-/// The task of the body that this thread runs.
-#[expect(unsafe_code, reason = "the frame is on this thread's stack, below us")]
-fn innermost<R>(f: impl FnOnce(&Frame) -> R) -> Option<R> {
-    let frame = INNERMOST.get();
-    // SAFETY: `Frame::with` sets the pointer while its frame lives and restores it before that ends.
-    unsafe { frame.as_ref() }.map(f)
+fn innermost() -> Option<Rc<Frame>> {
+    INNERMOST.with_borrow(Clone::clone)
 }
 
-/// The task that this thread runs a body of.
+/// The task that this thread runs a body of. None in a child that the body forked: there its engine is of no use.
 pub(crate) fn current_task() -> Option<Arc<Task>> {
-    innermost(|frame| Arc::clone(&frame.task))
+    INNERMOST.with_borrow(|frame| {
+        frame
+            .as_ref()
+            .filter(|frame| frame.generation == generation())
+            .map(|frame| Arc::clone(&frame.task))
+    })
 }
 
 /// The instance that a body runs as.
@@ -86,30 +89,26 @@ pub(crate) struct Current {
 /// [(0, 'a'), (1, 'b')]
 #[pyfunction]
 pub(crate) fn current(py: Python<'_>) -> PyResult<Current> {
-    innermost(|frame| {
-        let known = frame
-            .scope
-            .borrow()
-            .as_ref()
-            .map(|scope| scope.clone_ref(py));
-        let scope = match known {
-            Some(scope) => scope,
-            None => {
-                let scope = crate::case::scope_of(py, &frame.task)?;
-                frame.scope.replace(Some(scope.clone_ref(py)));
-                scope
-            }
-        };
-        Ok(Current {
-            task: Arc::clone(&frame.task),
-            index: frame.index.get(),
-            scope,
-        })
-    })
-    .unwrap_or_else(|| {
-        Err(PyRuntimeError::new_err(
-            "shoal.current() is for bodies: this thread runs none",
-        ))
+    let frame = innermost().ok_or_else(|| {
+        PyRuntimeError::new_err("shoal.current() is for bodies: this thread runs none")
+    })?;
+    let known = frame
+        .scope
+        .borrow()
+        .as_ref()
+        .map(|scope| scope.clone_ref(py));
+    let scope = match known {
+        Some(scope) => scope,
+        None => {
+            let scope = crate::case::scope_of(py, &frame.task)?;
+            frame.scope.replace(Some(scope.clone_ref(py)));
+            scope
+        }
+    };
+    Ok(Current {
+        task: Arc::clone(&frame.task),
+        index: frame.index.get(),
+        scope,
     })
 }
 
@@ -118,7 +117,7 @@ impl Current {
     /// The set it is one of.
     #[getter]
     fn set(&self) -> InstanceSet {
-        InstanceSet::of(Arc::clone(&self.task))
+        InstanceSet::reading(Arc::clone(&self.task))
     }
 
     /// The case that owns the set.

@@ -12,9 +12,10 @@ use std::{
 
 use crossbeam_queue::SegQueue;
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyRuntimeError, PyTypeError, PyValueError},
     prelude::*,
-    types::{PyDict, PyInt},
+    sync::PyOnceLock,
+    types::{PyDict, PyInt, PyString},
 };
 use shoal_core::{self as core, Cost, Limits, Options, Phase, Unit};
 
@@ -22,6 +23,7 @@ use crate::{
     case::{Case, Cases},
     errors,
     instances::InstanceSet,
+    names::imported,
     policy::whole_number,
     wait,
 };
@@ -125,21 +127,44 @@ impl Inner {
     }
 }
 
-/// The code object of a function or method; the type of another callable; a builtin itself.
+/// The code object of a function or method; the type's own method of a bound builtin; the type of another callable.
 fn code_of<'py>(function: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
     let py = function.py();
     if let Ok(code) = function.getattr(pyo3::intern!(py, "__code__")) {
         return code;
     }
-    if function.is_instance_of::<pyo3::types::PyCFunction>()
-        || function.is_instance_of::<pyo3::types::PyType>()
-    {
+    if function.is_instance_of::<pyo3::types::PyType>() {
         return function.clone();
     }
-    match function.getattr(pyo3::intern!(py, "__func__")) {
-        Ok(inner) => code_of(&inner),
-        Err(_) => function.get_type().into_any(),
+    if function.is_instance_of::<pyo3::types::PyCFunction>() {
+        // One that is bound to an object is made anew each time, and must not be what keeps that object.
+        return match function.getattr(pyo3::intern!(py, "__self__")) {
+            Ok(owner) if !owner.is_none() && !owner.is_instance_of::<pyo3::types::PyModule>() => {
+                function
+                    .getattr(pyo3::intern!(py, "__name__"))
+                    .and_then(|name| owner.get_type().getattr(name.cast::<PyString>()?))
+                    .unwrap_or_else(|_| function.get_type().into_any())
+            }
+            _ => function.clone(),
+        };
     }
+    if let Some(inner) = unwrapped(function) {
+        return code_of(&inner);
+    }
+    function.get_type().into_any()
+}
+
+/// What a method or a `functools.partial` calls.
+pub(crate) fn unwrapped<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    static PARTIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = function.py();
+    let partial = imported(py, &PARTIAL, "functools", "partial").ok()?;
+    let inner = if function.is_instance(partial).unwrap_or(false) {
+        pyo3::intern!(py, "func")
+    } else {
+        pyo3::intern!(py, "__func__")
+    };
+    function.getattr(inner).ok()
 }
 
 /// Has every fork of this process counted, so that no engine of the parent is used in a child.
@@ -227,6 +252,11 @@ impl Engine {
                 max_case_instances: limits.getattr("max_case_instances")?.extract()?,
             },
         };
+        if name.is_some_and(|name| name.contains('\0')) {
+            return Err(PyValueError::new_err(
+                "name has a null character, which names of threads cannot have",
+            ));
+        }
         let options = Options {
             workers: workers.map(workers_of).transpose()?,
             name: name.map_or_else(|| "shoal".into(), |name| format!("shoal-{name}")),
@@ -344,11 +374,12 @@ impl Engine {
     }
 
     /// How many ticks an instance creating, spawning and living took, by set size.
-    fn ticks(&self) -> Ticks {
+    fn ticks(&self) -> PyResult<Ticks> {
+        self.inner.check()?;
         let executor = self.inner.core.executor();
         let ticks = executor.ticks();
         let histogram = |phase| ticks.histogram(phase).into_iter().collect();
-        Ticks {
+        Ok(Ticks {
             unit: match executor.clock().unit() {
                 Unit::Ticks => "ticks",
                 Unit::Nanoseconds => "ns",
@@ -359,20 +390,25 @@ impl Engine {
             creation: histogram(Phase::Creation),
             spawn: histogram(Phase::Spawn),
             life: histogram(Phase::Life),
-        }
+        })
     }
 
     /// Takes nothing more and waits for what there is; with `cancel` it is cancelled first. Then the threads go.
     #[pyo3(signature = (cancel=false))]
     fn close(&self, py: Python<'_>, cancel: bool) -> PyResult<()> {
         self.inner.check()?;
+        if self.inner.core.executor().is_here() {
+            return Err(PyRuntimeError::new_err(
+                "close() inside one of the engine's own bodies would wait for itself; close it from outside",
+            ));
+        }
         let sets = self.inner.core.shut();
         for set in &sets {
             py.detach(|| if cancel { set.cancel() } else { set.seal() });
         }
         for set in &sets {
             wait::until(py, None, |slice| {
-                let until = slice.map(|slice| Instant::now() + slice);
+                let until = slice.and_then(|slice| Instant::now().checked_add(slice));
                 set.wait_drained(until).then_some(())
             })?;
         }

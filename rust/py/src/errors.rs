@@ -1,22 +1,35 @@
 //! The core's errors as the exceptions of `shoal._errors`, in one place.
 
-use pyo3::{PyErr, import_exception};
+use pyo3::{PyErr, Python, import_exception};
 use shoal_core::Error;
 
-import_exception!(shoal._errors, Cancelled);
-import_exception!(shoal._errors, CountError);
-import_exception!(shoal._errors, EngineClosed);
-import_exception!(shoal._errors, ForkedEngine);
-import_exception!(shoal._errors, InstanceError);
-import_exception!(shoal._errors, JoinError);
-import_exception!(shoal._errors, KernelError);
-import_exception!(shoal._errors, LimitError);
-import_exception!(shoal._errors, PanicError);
-import_exception!(shoal._errors, SealedError);
-import_exception!(shoal._errors, SetCancelled);
-import_exception!(shoal._errors, SetFailed);
-import_exception!(shoal._errors, SetTimedOut);
-import_exception!(shoal._errors, ShoalError);
+/// The classes, and `prepare`, which looks each of them up: later, deep in a recursion, that could fail.
+macro_rules! classes {
+    ($($name:ident),* $(,)?) => {
+        $(import_exception!(shoal._errors, $name);)*
+
+        pub(crate) fn prepare(py: Python<'_>) {
+            $(drop(py.get_type::<$name>());)*
+        }
+    };
+}
+
+classes!(
+    Cancelled,
+    CountError,
+    EngineClosed,
+    ForkedEngine,
+    InstanceError,
+    JoinError,
+    KernelError,
+    LimitError,
+    PanicError,
+    SealedError,
+    SetCancelled,
+    SetFailed,
+    SetTimedOut,
+    ShoalError,
+);
 
 pub(crate) fn raised(error: Error) -> PyErr {
     let text = error.to_string();

@@ -9,12 +9,16 @@ use std::{
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::{PyBaseException, PyKeyboardInterrupt, PySystemExit},
     prelude::*,
     types::{PyDict, PyString},
 };
 
-use crate::errors::{InstanceError, KernelError, PanicError};
+use crate::{
+    errors::{InstanceError, KernelError, PanicError},
+    python::call_one,
+};
 
 /// Kept tracebacks pin their frames, so few are kept.
 const KEPT: u32 = 100;
@@ -67,8 +71,7 @@ impl Failures {
                     .get_type()
                     .fully_qualified_name()
                     .map_or_else(|_| "Exception".into(), |name| name.to_string()),
-                message: value
-                    .str()
+                message: call_one(py.get_type::<PyString>().as_any(), value)
                     .map_or_else(|_| "<its str() raised>".into(), |text| text.to_string()),
                 location: location(py, error).unwrap_or_default(),
             }
@@ -96,6 +99,20 @@ impl Failures {
 
     pub(crate) fn fatal(&self) -> Option<&Py<PyBaseException>> {
         self.fatal.get()
+    }
+
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for error in self.fatal.get().into_iter().chain(self.feeder.get()) {
+            visit.call(error)?;
+        }
+        // Somebody who holds the lock holds the objects too.
+        let Ok(failures) = self.by_index.try_lock() else {
+            return Ok(());
+        };
+        failures.values().try_for_each(|failure| match failure {
+            Failure::Raised(error) => visit.call(error),
+            _ => Ok(()),
+        })
     }
 
     /// The index that failed first.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
     sync::PyOnceLock,
@@ -25,6 +26,7 @@ use crate::{
     items::{Inputs, Items},
     python::{
         Context, Entered, Slot, call_none, call_one, call_star, empty_slots, list_from_slots,
+        try_attach_worker,
     },
     wait,
 };
@@ -52,6 +54,8 @@ pub(crate) struct Function {
     pub(crate) values: Column<Slot>,
     failures: Failures,
     engine: Arc<Inner>,
+    /// For those who take values out, or read where somebody may: whether others than the caller of `map` can read them.
+    readers: Mutex<bool>,
 }
 
 /// `setup=`: runs once in each thread that runs bodies.
@@ -127,7 +131,15 @@ impl Function {
             values,
             failures: Failures::default(),
             engine,
+            readers: Mutex::new(false),
         })
+    }
+
+    /// Runs `f` while nobody takes a value away; not at all dear, and not needed where they are kept.
+    fn reading<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _readers =
+            (!self.keep).then(|| self.readers.lock().unwrap_or_else(PoisonError::into_inner));
+        f()
     }
 
     #[inline]
@@ -165,15 +177,14 @@ impl Function {
             Ok(list) => list,
             Err(other) => {
                 let other = other.into_inner();
-                let kind = other.get_type().name()?.to_string();
-                match other.try_iter() {
-                    Ok(each) => PyList::new(py, each.collect::<PyResult<Vec<_>>>()?)?,
-                    Err(_) => {
-                        return Err(PyTypeError::new_err(format!(
-                            "a batch body returns as many values as it was given items, here {}; it returned {kind}",
-                            stop - start
-                        )));
-                    }
+                if other.hasattr(pyo3::intern!(py, "__iter__"))? {
+                    call_one(py.get_type::<PyList>().as_any(), &other)?.cast_into()?
+                } else {
+                    let kind = other.get_type().name()?.to_string();
+                    return Err(PyTypeError::new_err(format!(
+                        "a batch body returns as many values as it was given items, here {}; it returned {kind}",
+                        stop - start
+                    )));
                 }
             }
         };
@@ -228,10 +239,8 @@ impl Body for Function {
                     }
                     (Ok(mut entered), Shape::Batch(most)) => chunk.spans(most, |start, stop| {
                         frame.begin(start);
-                        let result = self
-                            .many(py, call, start, stop)
-                            .and_then(|()| entered.refresh());
-                        match result {
+                        let result = self.many(py, call, start, stop);
+                        match result.and(entered.refresh()) {
                             Ok(()) => Outcome::Completed,
                             Err(error) => self.lost(py, &set, start..stop, &error),
                         }
@@ -251,7 +260,7 @@ impl Body for Function {
 
     fn attend(&self, drive: &mut dyn FnMut()) {
         // At the interpreter's end there is nothing left to run bodies with.
-        Python::try_attach(|_| drive());
+        try_attach_worker(|_| drive());
     }
 
     fn is_serial(&self) -> bool {
@@ -290,20 +299,45 @@ impl Shown for Function {
     }
 
     fn value(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
-        Ok(self.values.get(index as usize).get(py))
+        Ok(self.reading(|| self.values.get(index as usize).get(py)))
     }
 
     fn yielded(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
         let slot = self.values.get(index as usize);
-        Ok(if self.keep {
-            slot.get(py)
-        } else {
-            slot.take(py)
-        })
+        Ok(self.reading(|| {
+            if self.keep {
+                slot.get(py)
+            } else {
+                slot.take(py)
+            }
+        }))
     }
 
-    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Bound<'py, PyAny>> {
-        Ok(list_from_slots(py, &self.values, count as usize)?.into_any())
+    fn moved<'py>(&self, py: Python<'py>, count: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // Without the interpreter's lock a handle could be taken while they move.
+        if !self.is_serial || *self.readers.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(None);
+        }
+        Ok(Some(
+            list_from_slots(py, &self.values, count as usize)?.into_any(),
+        ))
+    }
+
+    fn is_read(&self) {
+        if !self.keep {
+            *self.readers.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.call)?;
+        if let Some(setup) = &self.setup {
+            visit.call(&setup.call)?;
+        }
+        self.context.visit(visit)?;
+        self.inputs.visit(visit)?;
+        self.values.iter().try_for_each(|slot| slot.visit(visit))?;
+        self.failures.visit(visit)
     }
 
     fn whole(&self, _py: Python<'_>) -> Option<Py<PyAny>> {

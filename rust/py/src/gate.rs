@@ -1,21 +1,24 @@
 //! Gates: a set's, and those used alone.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
 };
-use shoal_core::{Decision, Gate as Alone, Task};
+use shoal_core::{Asked, Decision, Gate as Alone, Task};
 
 use crate::{
     body::shown,
     engine::{Engine, Inner},
     errors,
-    instances::InstanceSet,
+    instances::{InstanceSet, called},
     names,
     policy::whole_number,
-    python::call_one,
+    python::{call_one, try_attach_worker},
     wait::{self, For},
 };
 
@@ -32,7 +35,6 @@ pub(crate) struct Gate {
     kind: Kind,
 }
 
-#[derive(Clone)]
 enum Kind {
     Alone {
         gate: Arc<Alone>,
@@ -56,9 +58,40 @@ impl Gate {
         }
     }
 
-    fn call_if_fired(py: Python<'_>, kind: &Kind, f: &Py<PyAny>) {
-        let gate = Gate { kind: kind.clone() };
-        call_back(py, f, Bound::new(py, gate).map(Bound::into_any));
+    fn engine(&self) -> &Arc<Inner> {
+        match &self.kind {
+            Kind::Alone { engine, .. } => engine,
+            Kind::OfSet(instances) => instances.engine(),
+        }
+    }
+}
+
+/// What a continuation knows of its gate: a gate of its own it must not keep, or one that never opens would keep itself.
+enum Seen {
+    Alone(Weak<Alone>, Arc<Inner>, Option<String>),
+    OfSet(InstanceSet),
+}
+
+impl Seen {
+    fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::Alone { gate, engine, name } => {
+                Self::Alone(Arc::downgrade(gate), Arc::clone(engine), name.clone())
+            }
+            Kind::OfSet(instances) => Self::OfSet(instances.clone()),
+        }
+    }
+
+    /// The gate that fired.
+    fn kind(self) -> Option<Kind> {
+        Some(match self {
+            Self::Alone(gate, engine, name) => Kind::Alone {
+                gate: gate.upgrade()?,
+                engine,
+                name,
+            },
+            Self::OfSet(instances) => Kind::OfSet(instances),
+        })
     }
 }
 
@@ -95,17 +128,14 @@ impl Gate {
         let calls = Arc::clone(engine.core.executor());
         let gate = Alone::new(target, calls).map_err(errors::raised)?;
         Ok(Self {
-            kind: Kind::Alone {
-                gate: Arc::new(gate),
-                engine,
-                name,
-            },
+            kind: Kind::Alone { gate, engine, name },
         })
     }
 
     /// Counts arrivals; true for the one that opened it.
     #[pyo3(signature = (n=1))]
     fn arrive(&self, py: Python<'_>, n: u64) -> PyResult<bool> {
+        self.engine().check()?;
         match &self.kind {
             Kind::Alone { gate, .. } if n > 0 => Ok(py.detach(|| gate.arrive(n))),
             Kind::Alone { .. } => Err(PyValueError::new_err(
@@ -159,7 +189,7 @@ impl Gate {
             Kind::Alone { gate, engine, .. } => {
                 engine.check()?;
                 wait::until(py, timeout, |slice| {
-                    gate.wait(slice.map(|slice| std::time::Instant::now() + slice))
+                    gate.wait(slice.and_then(|slice| Instant::now().checked_add(slice)))
                 })?
             }
         };
@@ -168,6 +198,7 @@ impl Gate {
 
     /// Nobody is let through any more; nothing if it was decided.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.engine().check()?;
         match &self.kind {
             Kind::Alone { gate, .. } => {
                 py.detach(|| gate.cancel());
@@ -178,17 +209,23 @@ impl Gate {
     }
 
     /// Calls `f(gate)` once, on a worker, when it fires.
-    fn on_fired(&self, f: Py<PyAny>) {
-        let kind = self.kind.clone();
+    fn on_fired(&self, f: Py<PyAny>) -> PyResult<()> {
+        self.engine().check()?;
+        let seen = Seen::of(&self.kind);
         let call = Box::new(move |decision: Decision| {
-            if decision == Decision::Fired {
-                Python::try_attach(|py| Self::call_if_fired(py, &kind, &f));
+            if decision == Decision::Fired
+                && let Some(kind) = seen.kind()
+            {
+                try_attach_worker(|py| {
+                    call_back(py, &f, Bound::new(py, Gate { kind }).map(Bound::into_any));
+                });
             }
         });
         match &self.kind {
             Kind::Alone { gate, .. } => gate.on_decided(call),
             Kind::OfSet(instances) => instances.set().on_decided(call),
-        }
+        };
+        Ok(())
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -198,15 +235,23 @@ impl Gate {
             .call_method0("__await__")
     }
 
-    /// Calls `f()` once, on a worker, whatever it was decided as.
-    fn _on_decided(&self, f: Py<PyAny>) {
-        let call = Box::new(move |_: Decision| {
-            Python::try_attach(|py| call_back(py, &f, Ok(py.None().into_bound(py))));
-        });
-        match &self.kind {
+    /// For `await`: calls `f()` once, on a worker, when it is decided. A number to take that back by, where it is not too late.
+    fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
+        self.engine().check()?;
+        let call = Box::new(move |_: Decision| called(&f));
+        let asked = match &self.kind {
             Kind::Alone { gate, .. } => gate.on_decided(call),
             Kind::OfSet(instances) => instances.set().on_decided(call),
-        }
+        };
+        Ok(asked.map(|Asked(number)| number))
+    }
+
+    /// Takes back what was to be called.
+    fn _forget(&self, py: Python<'_>, number: u64) {
+        py.detach(|| match &self.kind {
+            Kind::Alone { gate, .. } => gate.forget(Asked(number)),
+            Kind::OfSet(instances) => instances.set().forget(Asked(number)),
+        });
     }
 
     fn __repr__(&self) -> String {

@@ -3,16 +3,17 @@
 use std::{
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::{PyIndexError, PyRuntimeError, PyStopIteration, PyTimeoutError},
     prelude::*,
     sync::PyOnceLock,
     types::{PyDict, PyList, PyTuple},
 };
-use shoal_core::{Decision, Entry, InstanceState, Join, Place, Set, Task};
+use shoal_core::{Asked, Decision, Entry, InstanceState, Join, Place, Set, Task};
 
 use crate::{
     body::{self, Shown, shown},
@@ -21,9 +22,12 @@ use crate::{
     errors::{self, SetCancelled, SetFailed, SetTimedOut},
     gate::{Gate, call_back},
     names, policy,
+    python::{call_none, try_attach_worker},
     wait::{self, For},
 };
 
+/// Outcomes that a reader takes from the log at once.
+const AT_A_TIME: u32 = 1024;
 /// Exceptions that a group shows.
 const IN_A_GROUP: usize = 100;
 
@@ -66,9 +70,15 @@ impl InstanceSet {
         Self(Held::Task(task))
     }
 
+    /// One more handle of a task, by which its values may be read.
+    pub(crate) fn reading(task: Arc<Task>) -> Self {
+        shown(&task).is_read();
+        Self::of(task)
+    }
+
     pub(crate) fn of_entry(entry: Entry, engine: &Arc<Inner>) -> Self {
         Self(match entry.task.upgrade() {
-            Some(task) => Held::Task(task),
+            Some(task) => return Self::reading(task),
             None => Held::Record(entry.set, Arc::clone(engine)),
         })
     }
@@ -91,7 +101,7 @@ impl InstanceSet {
         self.task().map(|task| shown(task))
     }
 
-    fn engine(&self) -> &Arc<Inner> {
+    pub(crate) fn engine(&self) -> &Arc<Inner> {
         match &self.0 {
             Held::Task(task) => shown(task).engine(),
             Held::Record(_, engine) => engine,
@@ -232,8 +242,10 @@ impl InstanceSet {
         }
         if decision == Decision::Fired {
             let count = self.set().len();
-            if self.set().counts().completed == count {
-                return body.moved(py, count);
+            if self.set().counts().completed == count
+                && let Some(values) = body.moved(py, count)?
+            {
+                return Ok(values);
             }
             return self.collect(py, None);
         }
@@ -243,7 +255,8 @@ impl InstanceSet {
         {
             let error = error.into_bound(py);
             let note = format!("in instance {index} of {}", self.title());
-            error.call_method1("add_note", (note,))?;
+            // An exception that takes no note is raised without one.
+            drop(error.call_method1("add_note", (note,)));
             return Err(PyErr::from_value(error));
         }
         Err(self.failure(py, decision)?)
@@ -433,6 +446,7 @@ impl InstanceSet {
     /// What completed so far, by index.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.engine().check()?;
         let values = PyDict::new(py);
         if let Some(body) = self.shown() {
             for index in 0..self.set().len() {
@@ -449,6 +463,7 @@ impl InstanceSet {
     /// What failed so far, by index.
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.engine().check()?;
         match self.shown() {
             Some(body) => body.failures().all(py),
             None => Ok(PyDict::new(py)),
@@ -480,10 +495,11 @@ impl InstanceSet {
     }
 
     /// Calls `f(set)` once, on a worker, when the gate is decided.
-    fn on_decided(&self, f: Py<PyAny>) {
+    fn on_decided(&self, f: Py<PyAny>) -> PyResult<()> {
+        self.engine().check()?;
         let instances = self.clone();
         self.set().on_decided(Box::new(move |_| {
-            Python::try_attach(|py| {
+            try_attach_worker(|py| {
                 call_back(
                     py,
                     &f,
@@ -491,6 +507,7 @@ impl InstanceSet {
                 );
             });
         }));
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -559,12 +576,54 @@ impl InstanceSet {
     }
 
     /// For the feeder: what it reads raised.
-    fn _feeder_raised(&self, py: Python<'_>, error: Py<pyo3::exceptions::PyBaseException>) {
+    fn _feeder_raised(
+        &self,
+        py: Python<'_>,
+        error: Py<pyo3::exceptions::PyBaseException>,
+    ) -> PyResult<()> {
+        self.engine().check()?;
         if let Some(body) = self.shown() {
             body.failures().feeder_raised(error);
         }
         py.detach(|| self.set().fail());
+        Ok(())
     }
+
+    /// For `await`: calls `f()` once, on a worker, when the gate is decided. A number to take that back by, where it is not too late.
+    fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
+        self.engine().check()?;
+        let asked = self.set().on_decided(Box::new(move |_| called(&f)));
+        Ok(asked.map(|Asked(number)| number))
+    }
+
+    /// For `async for`: calls `f()` once, on a worker, when something settles.
+    fn _on_settled(&self, f: Py<PyAny>) -> PyResult<u64> {
+        self.engine().check()?;
+        Ok(self.set().on_settled(Box::new(move || called(&f))).0)
+    }
+
+    /// Takes back what was to be called.
+    fn _forget(&self, py: Python<'_>, number: u64) {
+        py.detach(|| self.set().forget(Asked(number)));
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.0 {
+            // What others hold too is not this handle's alone: it is not to be collected yet.
+            Held::Task(task) if Arc::strong_count(task) == 1 => shown(task).visit(&visit),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Calls a function without arguments from a worker.
+pub(crate) fn called(f: &Py<PyAny>) {
+    try_attach_worker(|py| {
+        let f = f.bind(py);
+        if let Err(error) = call_none(f) {
+            error.write_unraisable(py, Some(f));
+        }
+    });
 }
 
 struct Reader {
@@ -586,24 +645,49 @@ impl Outcomes {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         self.instances.engine().check()?;
-        let set = self.instances.set();
-        let next = wait::until(py, None, |slice| {
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            if reader.ready.is_empty() {
-                let deadline = slice.map(|slice| Instant::now() + slice);
-                reader.ready = set.wait_settled(&mut reader.place, 1024, deadline)?;
+        let next = wait::until(py, None, |slice| self.next(slice))?;
+        match next {
+            Some(Some(index)) => self.outcome(py, index),
+            _ => Err(PyStopIteration::new_err(())),
+        }
+    }
+
+    /// For `async for`: the outcomes that are there, a stretch of them; none yet is an empty list, None says that no more will come.
+    fn _ready<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.instances.engine().check()?;
+        let ready = PyList::empty(py);
+        while ready.len() < AT_A_TIME as usize {
+            match py.detach(|| self.next(Some(Duration::ZERO))) {
+                None => break,
+                Some(Some(index)) => ready.append(self.outcome(py, index)?)?,
+                Some(None) if ready.is_empty() => return Ok(None),
+                Some(None) => break,
             }
-            Some(reader.ready.next())
-        })?;
-        let Some(Some(index)) = next else {
-            return Err(PyStopIteration::new_err(()));
-        };
-        let state = set.settled(index);
+        }
+        Ok(Some(ready))
+    }
+}
+
+impl Outcomes {
+    /// The next index, within so long; nothing: not yet; nothing inside: there will be none.
+    fn next(&self, within: Option<Duration>) -> Option<Option<u32>> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if reader.ready.is_empty() {
+            let deadline = within.and_then(|within| Instant::now().checked_add(within));
+            let set = self.instances.set();
+            reader.ready = set.wait_settled(&mut reader.place, AT_A_TIME, deadline)?;
+        }
+        Some(reader.ready.next())
+    }
+
+    fn outcome(&self, py: Python<'_>, index: u32) -> PyResult<Py<PyAny>> {
+        static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let state = self.instances.set().settled(index);
         let (mut item, mut value, mut error) = (py.None(), py.None(), py.None());
         if let Some(body) = self.instances.shown() {
-            item = body.item(py, index)?.unbind();
+            // Items that are shared may have changed since.
+            item = body.item(py, index).map_or(item, Bound::unbind);
             if state == InstanceState::Completed {
                 value = body.yielded(py, index)?.unwrap_or(value);
             }

@@ -1,16 +1,21 @@
 //! What the instances of a set are given: indices, a list, a tuple, a range, an array, or what was added to an open set.
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::PyTypeError,
     ffi,
     prelude::*,
+    sync::PyOnceLock,
     types::{
-        PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySequence, PySet, PyString, PyTuple,
+        PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySet, PySlice, PyString, PyTuple,
     },
 };
 use shoal_core::Column;
 
-use crate::python::{Slot, list_of, tuple_item};
+use crate::{
+    names::imported,
+    python::{Slot, call_two, list_of, tuple_item},
+};
 
 /// The items a set was made with.
 pub(crate) enum Items {
@@ -108,7 +113,7 @@ impl Items {
             Self::Range { start, step } => Ok((start + step * i64::from(index))
                 .into_pyobject(py)?
                 .into_any()),
-            Self::Shared(shared) => shared.bind(py).get_item(index),
+            Self::Shared(shared) => element(shared.bind(py), index.into_pyobject(py)?.as_any()),
         }
     }
 
@@ -120,17 +125,22 @@ impl Items {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Shared(shared) if is_array(shared.bind(py)) => {
-                let sequence = shared.bind(py).cast::<PySequence>();
-                match sequence {
-                    Ok(sequence) => sequence
-                        .get_slice(start as usize, stop as usize)
-                        .map(|slice| Some(slice.into_any())),
-                    Err(_) => Ok(None),
-                }
+                let slice = PySlice::new(py, start as isize, stop as isize, 1);
+                element(shared.bind(py), slice.as_any()).map(Some)
             }
             _ => Ok(None),
         }
     }
+}
+
+/// What `items[key]` gives, by a call that the interpreter may end the thread in.
+fn element<'py>(items: &Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    call_two(
+        imported(items.py(), &GET, "operator", "getitem")?,
+        items,
+        key,
+    )
 }
 
 fn is_mapping(items: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -157,6 +167,18 @@ impl Inputs {
             first,
             first_count,
             added: open.then(Column::growing),
+        }
+    }
+
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.first {
+            Items::Tuple(tuple) => visit.call(tuple)?,
+            Items::Shared(shared) => visit.call(shared)?,
+            Items::Index | Items::Range { .. } => {}
+        }
+        match &self.added {
+            Some(added) => added.iter().try_for_each(|slot| slot.visit(visit)),
+            None => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::{any::Any, ffi::c_void, sync::Arc};
 
-use pyo3::{exceptions::PyTypeError, ffi, prelude::*, types::PyList};
+use pyo3::{PyTraverseError, PyVisit, exceptions::PyTypeError, ffi, prelude::*, types::PyList};
 use shoal_core::{Body, Chunk, Cost, Outcome};
 
 use crate::{body::Shown, engine::Inner, failures::Failures};
@@ -275,13 +275,21 @@ impl Shown for Compiled {
 
     fn value(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
         match &self.code.out {
-            Some(out) => Ok(Some(out.bind(py).get_item(index)?.unbind())),
-            None => Ok(Some(py.None())),
+            // An array that is shorter than the set has no value there.
+            Some(out) if (index as usize) < out.bind(py).len()? => {
+                Ok(Some(out.bind(py).get_item(index)?.unbind()))
+            }
+            _ => Ok(Some(py.None())),
         }
     }
 
-    fn moved<'py>(&self, py: Python<'py>, _count: u32) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.whole(py).unwrap_or_else(|| py.None()).into_bound(py))
+    fn moved<'py>(&self, py: Python<'py>, _count: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.whole(py).map(|whole| whole.into_bound(py)))
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The code and its arrays are the kernel's, which others share.
+        self.failures.visit(visit)
     }
 
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>> {

@@ -38,7 +38,8 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::errors::prepare(module.py());
         crate::python::prepare();
         crate::engine::watch_forks();
         Ok(())

@@ -2,11 +2,14 @@
 #![expect(unsafe_code, reason = "CPython's C interface")]
 
 use std::{
+    cell::RefCell,
+    mem::ManuallyDrop,
     ptr,
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::PySystemError,
     ffi,
     prelude::*,
@@ -39,6 +42,19 @@ impl Slot {
         let object = self.0.load(Ordering::Acquire);
         // SAFETY: the slot owns a reference as long as the pointer is in it; `take` is only called by what owns the values.
         unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }.map(Bound::unbind)
+    }
+
+    /// Shows the collector what is here.
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let object = self.0.load(Ordering::Acquire);
+        if object.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the collector runs attached, with all others kept out; the slot owns the reference, which is neither taken nor given up.
+        let object = ManuallyDrop::new(
+            unsafe { Bound::from_owned_ptr(Python::assume_attached(), object) }.unbind(),
+        );
+        visit.call(&*object)
     }
 
     /// Takes out what is here, where nobody else can be doing that.
@@ -116,6 +132,17 @@ pub(crate) fn call_one<'py>(
     unsafe { vectorcall(function, args.as_ptr().add(1), 1) }
 }
 
+/// Calls with two arguments.
+pub(crate) fn call_two<'py>(
+    function: &Bound<'py, PyAny>,
+    first: &Bound<'py, PyAny>,
+    second: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let args = [ptr::null_mut(), first.as_ptr(), second.as_ptr()];
+    // SAFETY: as in `call_one`, with two.
+    unsafe { vectorcall(function, args.as_ptr().add(1), 2) }
+}
+
 /// Calls with the elements of a tuple.
 #[inline]
 pub(crate) fn call_star<'py>(
@@ -159,10 +186,44 @@ unsafe fn vectorcall<'py>(
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
+/// As `Python::try_attach`, for threads that are not Python's own: the first time on a thread its Python state is kept until the thread
+/// ends, so that what a body puts into a `threading.local` is there for the next one. Nothing: the interpreter is going.
+pub(crate) fn try_attach_worker<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    struct Kept(ffi::PyGILState_STATE);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            // SAFETY: attached, and the counterpart of the call that made this, on the same thread.
+            Python::try_attach(|_| unsafe { ffi::PyGILState_Release(self.0) });
+        }
+    }
+    thread_local! {
+        static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    }
+    // SAFETY: may be asked by any thread at any time.
+    let is_unknown = unsafe { ffi::PyGILState_GetThisThreadState() }.is_null();
+    Python::try_attach(|py| {
+        if is_unknown {
+            // SAFETY: attached already, so this only counts one more user of the state.
+            let kept = Kept(unsafe { ffi::PyGILState_Ensure() });
+            KEPT.with(|place| {
+                // One from before a fork or another interpreter's end is not ours to give up.
+                if let Some(older) = place.replace(Some(kept)) {
+                    std::mem::forget(older);
+                }
+            });
+        }
+        f(py)
+    })
+}
+
 /// The caller's `contextvars`, for bodies to run in copies of.
 pub(crate) struct Context(Py<PyAny>);
 
 impl Context {
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
+    }
+
     pub(crate) fn of_caller(py: Python<'_>) -> PyResult<Self> {
         // SAFETY: a new reference or null and an exception.
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }
@@ -310,7 +371,7 @@ pub(crate) fn list_of<'py>(
     unsafe { list_of_pointers(py, count, |k| object(k).into_ptr()) }
 }
 
-/// Moves the objects of the first slots into a list; what is missing is None. For the only one who holds the slots.
+/// Moves the objects of the first slots into a list; what is missing is None. For the only one who takes from the slots.
 pub(crate) fn list_from_slots<'py>(
     py: Python<'py>,
     slots: &Column<Slot>,

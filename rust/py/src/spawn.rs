@@ -13,7 +13,7 @@ use shoal_core::{self as core, Body, Clock, Cost, Count, Join, Rest, Seal, Spec,
 use crate::{
     case::{Case, variables_of},
     current::current_task,
-    engine::{Engine, Inner},
+    engine::{Engine, Inner, unwrapped},
     errors::{self, CountError},
     function::{Function, Setup, Shape},
     gate::engine_of,
@@ -286,13 +286,22 @@ fn check_callable(py: Python<'_>, body: &Bound<'_, PyAny>) -> PyResult<()> {
             "the body is {kind}, which cannot be called; pass a function or a shoal.kernel(...)"
         )));
     }
-    let flags = body
-        .getattr(pyo3::intern!(py, "__code__"))
-        .and_then(|code| {
-            code.getattr(pyo3::intern!(py, "co_flags"))?
-                .extract::<u32>()
-        });
-    if flags.is_ok_and(|flags| flags & ASYNC != 0) {
+    let flags = |function: &Bound<'_, PyAny>| {
+        function
+            .getattr(pyo3::intern!(py, "__code__"))
+            .and_then(|code| {
+                code.getattr(pyo3::intern!(py, "co_flags"))?
+                    .extract::<u32>()
+            })
+    };
+    let is_async = match flags(body) {
+        Ok(flags) => flags & ASYNC != 0,
+        // A partial, or an object with a `__call__` of its own.
+        Err(_) => unwrapped(body)
+            .or_else(|| body.get_type().getattr(pyo3::intern!(py, "__call__")).ok())
+            .is_some_and(|inner| flags(&inner).is_ok_and(|flags| flags & ASYNC != 0)),
+    };
+    if is_async {
         return Err(PyTypeError::new_err(
             "the body is a coroutine function, and the workers run plain ones; wrap it: lambda item: asyncio.run(f(item))",
         ));
@@ -375,7 +384,12 @@ pub(crate) fn spawn<'py>(
                 (Input::Items(Items::none(py), 0), Seal::Manual)
             }
         },
-        (None, None) if seal != Seal::AtOnce => (Input::Items(Items::none(py), 0), seal),
+        (None, None) if seal == Seal::Manual => (Input::Items(Items::none(py), 0), seal),
+        (None, None) if seal == Seal::WhenIdle => {
+            return Err(PyTypeError::new_err(
+                "seal=\"when_idle\" needs items to start from: an empty set is idle at once",
+            ));
+        }
         (None, None) => return Err(PyTypeError::new_err("spawn() needs items, or count=n")),
         (Some(_), Some(_)) => {
             return Err(PyTypeError::new_err(
@@ -384,15 +398,26 @@ pub(crate) fn spawn<'py>(
         }
     };
     let task = call.create(py, body, input, seal)?;
-    let instances = Bound::new(py, InstanceSet::of(task))?;
-    if let Some(iterator) = feed {
-        static FEED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        imported(py, &FEED, "shoal._feeder", "feed")?.call1((&instances, iterator))?;
+    // From here on it runs: who gets no handle gets no set.
+    or_cancel(py, &Arc::clone(&task), || {
+        let instances = Bound::new(py, InstanceSet::of(task))?;
+        if let Some(iterator) = feed {
+            static FEED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            imported(py, &FEED, "shoal._feeder", "feed")?.call1((&instances, iterator))?;
+        }
+        if progress {
+            watch(py, &instances)?;
+        }
+        Ok(instances)
+    })
+}
+
+fn or_cancel<R>(py: Python<'_>, task: &Arc<Task>, f: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    let result = f();
+    if result.is_err() {
+        py.detach(|| task.set().cancel());
     }
-    if progress {
-        watch(py, &instances)?;
-    }
-    Ok(instances)
+    result
 }
 
 fn watch(py: Python<'_>, instances: &Bound<'_, InstanceSet>) -> PyResult<()> {
@@ -483,11 +508,13 @@ pub(crate) fn map<'py>(
     };
     let task = call.create(py, body, input, Seal::AtOnce)?;
     let instances = InstanceSet::of(Arc::clone(&task));
-    if progress {
-        watch(py, &Bound::new(py, instances.clone())?)?;
-    }
-    // The caller helps before anybody is woken: a small set is done before a worker could be.
-    let decision = wait::wait(py, &task, For::Decision, None, true, true)?;
+    let decision = or_cancel(py, &task, || {
+        if progress {
+            watch(py, &Bound::new(py, instances.clone())?)?;
+        }
+        // The caller helps before anybody is woken: a small set is done before a worker could be.
+        wait::wait(py, &task, For::Decision, None, true, true)
+    })?;
     // Structured: when this returns or raises, none of its bodies runs.
     wait::wait(py, &task, For::Drained, None, false, false)?;
     match decision {

@@ -71,7 +71,11 @@ pub(crate) fn note_signal(py: Python<'_>, error: &PyErr) -> bool {
         return false;
     }
     let is_signals = imported(py, &CHECK, "shoal._signals", "raised_by_handler")
-        .and_then(|check| check.call1((error.value(py),))?.extract::<bool>())
+        // With its traceback, which an error on its way keeps apart.
+        .and_then(|check| {
+            let error = error.clone_ref(py).into_value(py);
+            check.call1((error,))?.extract::<bool>()
+        })
         .unwrap_or(false);
     if is_signals {
         INTERRUPT.replace(Some(error.clone_ref(py)));
@@ -86,7 +90,7 @@ pub(crate) fn until<R: Send>(
     mut step: impl FnMut(Option<Duration>) -> Option<R> + Send,
 ) -> PyResult<Option<R>> {
     let is_main = is_main(py)?;
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slice = match (is_main, left) {
@@ -134,7 +138,7 @@ pub(crate) fn wait(
         return Ok(Some(decision));
     }
     let is_main = is_main(py)?;
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let outer = LISTENING.replace(is_main);
     let result = loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

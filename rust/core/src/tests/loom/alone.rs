@@ -19,7 +19,7 @@ impl Calls for AtOnce {
 }
 
 fn gate(target: u64) -> (Arc<Gate>, Arc<AtomicUsize>) {
-    let gate = Arc::new(Gate::new(target, Arc::new(AtOnce)).unwrap());
+    let gate = Gate::new(target, Arc::new(AtOnce)).unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     gate.on_decided(Box::new(move |_| {
