@@ -866,7 +866,7 @@ def table(rows: Sequence[Row]) -> str:
                 number(row.peer_figure),
                 row.peer,
                 row.target,
-                {True: "met", False: "MISSED", None: ""}[row.ok],
+                {True: "met", False: "MISS", None: ""}[row.ok],
             )
         )
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
@@ -896,8 +896,7 @@ def verdict(rows: Sequence[Row]) -> str:
     missed = [row for row in judged_rows if not row.ok]
     text = f"{len(judged_rows) - len(missed)} of {len(judged_rows)} targets met"
     return text + "".join(
-        f"\n  missed: {row.what}: {number(row.figure)} {row.unit}, {row.beside()} than {row.peer}; "
-        f"off by {number(row.off)}x"
+        f"\n  missed by {number(row.off)}x: {row.what}: {number(row.figure)} {row.unit}\n    {row.beside()} than {row.peer}"
         for row in missed
     )
 

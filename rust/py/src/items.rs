@@ -2,7 +2,7 @@
 
 use pyo3::{
     PyTraverseError, PyVisit,
-    exceptions::PyTypeError,
+    exceptions::{PyOverflowError, PyTypeError},
     ffi,
     prelude::*,
     sync::PyOnceLock,
@@ -58,7 +58,7 @@ impl Items {
                     start: start as i64,
                     step: step as i64,
                 },
-                range.len()? as u64,
+                length(items)?,
             ));
         }
         let is_unordered = items.is_instance_of::<PyDict>()
@@ -69,7 +69,7 @@ impl Items {
             && items.hasattr("__len__")?
             && !is_mapping(items)?
         {
-            let count = items.len()? as u64;
+            let count = length(items)?;
             return Ok(Given::Sized(Self::Shared(items.clone().unbind()), count));
         }
         if items.hasattr("__len__")? {
@@ -141,6 +141,14 @@ fn element<'py>(items: &Bound<'py, PyAny>, key: &Bound<'py, PyAny>) -> PyResult<
         items,
         key,
     )
+}
+
+/// How many there are; more than any length can say is more than any limit allows.
+fn length(items: &Bound<'_, PyAny>) -> PyResult<u64> {
+    match items.len() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(items.py()) => Ok(u64::MAX),
+        count => count.map(|count| count as u64),
+    }
 }
 
 fn is_mapping(items: &Bound<'_, PyAny>) -> PyResult<bool> {

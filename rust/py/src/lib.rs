@@ -39,6 +39,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::python::refuse_subinterpreter()?;
         crate::errors::prepare(module.py());
         crate::python::prepare();
         crate::engine::watch_forks();

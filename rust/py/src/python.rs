@@ -10,7 +10,7 @@ use std::{
 
 use pyo3::{
     PyTraverseError, PyVisit,
-    exceptions::PySystemError,
+    exceptions::{PyImportError, PySystemError},
     ffi,
     prelude::*,
     sync::PyOnceLock,
@@ -103,6 +103,17 @@ type Vectorcall = unsafe extern "C-unwind" fn(
 ) -> *mut ffi::PyObject;
 
 static VECTORCALL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// The workers attach to the main interpreter: bodies of another one would run in the wrong one.
+pub(crate) fn refuse_subinterpreter() -> PyResult<()> {
+    // SAFETY: both only tell, and this thread is attached.
+    if unsafe { ffi::PyInterpreterState_Get() == ffi::PyInterpreterState_Main() } {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "shoal runs in the main interpreter only; in a subinterpreter its workers would not find it",
+    ))
+}
 
 /// Before the first call. Black, so that the compiler does not see through to pyo3's promise.
 pub(crate) fn prepare() {
