@@ -13,7 +13,9 @@ use crate::{
     body::shown,
     engine::Inner,
     instances::InstanceSet,
-    names, spawn,
+    names,
+    python::Owned,
+    spawn,
     wait::{self, For},
 };
 
@@ -46,10 +48,12 @@ impl Case {
         variables: Py<PyDict>,
         scope: Py<PyDict>,
     ) -> Self {
-        core.attached(|| Data {
-            workflow,
-            variables,
-            scope,
+        core.attached(|| {
+            Owned::new(Data {
+                workflow,
+                variables,
+                scope,
+            })
         });
         Self { core, engine }
     }
@@ -71,10 +75,12 @@ impl Case {
 }
 
 fn data<'a>(py: Python<'_>, core: &'a Core) -> &'a Data {
-    core.attached(|| Data {
-        workflow: None,
-        variables: PyDict::new(py).unbind(),
-        scope: PyDict::new(py).unbind(),
+    core.attached(|| {
+        Owned::new(Data {
+            workflow: None,
+            variables: PyDict::new(py).unbind(),
+            scope: PyDict::new(py).unbind(),
+        })
     })
     .expect("only the binding attaches to a case")
 }

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     collections::HashSet,
-    mem,
+    ops::Deref,
     sync::{Arc, Mutex, PoisonError},
     thread::{self, ThreadId},
 };
@@ -23,10 +23,10 @@ use crate::{
     engine::Inner,
     errors::Cancelled,
     failures::Failures,
-    items::{Inputs, Items},
+    items::Inputs,
     python::{
-        Context, Entered, Slot, call_none, call_one, call_star, empty_slots, list_from_slots,
-        try_attach_worker,
+        Context, Entered, Owned, Slot, call_none, call_one, call_star, empty_slots,
+        list_from_slots, try_attach_worker,
     },
     wait,
 };
@@ -43,7 +43,17 @@ pub(crate) enum Shape {
 }
 
 /// A Python function, its items and its values.
-pub(crate) struct Function {
+pub(crate) struct Function(Owned<Parts>);
+
+impl Deref for Function {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+pub(crate) struct Parts {
     call: Py<PyAny>,
     shape: Shape,
     setup: Option<Setup>,
@@ -120,7 +130,7 @@ impl Function {
         } else {
             Column::from_flat(empty_slots(count))
         };
-        Ok(Self {
+        Ok(Self(Owned::new(Parts {
             call,
             shape,
             setup,
@@ -132,7 +142,7 @@ impl Function {
             failures: Failures::default(),
             engine,
             readers: Mutex::new(false),
-        })
+        })))
     }
 
     /// Runs `f` while nobody takes a value away; not at all dear, and not needed where they are kept.
@@ -269,19 +279,6 @@ impl Body for Function {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-impl Drop for Function {
-    fn drop(&mut self) {
-        // Attached once for all the objects; where the interpreter is gone they are left.
-        Python::try_attach(|py| {
-            drop(mem::replace(&mut self.values, Column::growing()));
-            drop(mem::replace(
-                &mut self.inputs,
-                Inputs::new(Items::none(py), 0, false),
-            ));
-        });
     }
 }
 

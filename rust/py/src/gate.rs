@@ -96,14 +96,10 @@ impl Seen {
 }
 
 /// Calls a continuation; what it raises goes where Python sends what nobody can catch.
-pub(crate) fn call_back<'py>(
-    py: Python<'py>,
-    f: &Py<PyAny>,
-    argument: PyResult<Bound<'py, PyAny>>,
-) {
-    let f = f.bind(py);
-    if let Err(error) = argument.and_then(|argument| call_one(f, &argument)) {
-        error.write_unraisable(py, Some(f));
+pub(crate) fn call_back<'py>(py: Python<'py>, f: Py<PyAny>, argument: PyResult<Bound<'py, PyAny>>) {
+    let f = f.into_bound(py);
+    if let Err(error) = argument.and_then(|argument| call_one(&f, &argument)) {
+        error.write_unraisable(py, Some(&f));
     }
 }
 
@@ -216,8 +212,8 @@ impl Gate {
             if decision == Decision::Fired
                 && let Some(kind) = seen.kind()
             {
-                try_attach_worker(|py| {
-                    call_back(py, &f, Bound::new(py, Gate { kind }).map(Bound::into_any));
+                try_attach_worker(move |py| {
+                    call_back(py, f, Bound::new(py, Gate { kind }).map(Bound::into_any));
                 });
             }
         });
@@ -238,7 +234,7 @@ impl Gate {
     /// For `await`: calls `f()` once, on a worker, when it is decided. A number to take that back by, where it is not too late.
     fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
         self.engine().check()?;
-        let call = Box::new(move |_: Decision| called(&f));
+        let call = Box::new(move |_: Decision| called(f));
         let asked = match &self.kind {
             Kind::Alone { gate, .. } => gate.on_decided(call),
             Kind::OfSet(instances) => instances.set().on_decided(call),

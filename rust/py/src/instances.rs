@@ -499,12 +499,8 @@ impl InstanceSet {
         self.engine().check()?;
         let instances = self.clone();
         self.set().on_decided(Box::new(move |_| {
-            try_attach_worker(|py| {
-                call_back(
-                    py,
-                    &f,
-                    Bound::new(py, instances.clone()).map(Bound::into_any),
-                );
+            try_attach_worker(move |py| {
+                call_back(py, f, Bound::new(py, instances).map(Bound::into_any));
             });
         }));
         Ok(())
@@ -592,14 +588,14 @@ impl InstanceSet {
     /// For `await`: calls `f()` once, on a worker, when the gate is decided. A number to take that back by, where it is not too late.
     fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
         self.engine().check()?;
-        let asked = self.set().on_decided(Box::new(move |_| called(&f)));
+        let asked = self.set().on_decided(Box::new(move |_| called(f)));
         Ok(asked.map(|Asked(number)| number))
     }
 
     /// For `async for`: calls `f()` once, on a worker, when something settles.
     fn _on_settled(&self, f: Py<PyAny>) -> PyResult<u64> {
         self.engine().check()?;
-        Ok(self.set().on_settled(Box::new(move || called(&f))).0)
+        Ok(self.set().on_settled(Box::new(move || called(f))).0)
     }
 
     /// Takes back what was to be called.
@@ -617,11 +613,11 @@ impl InstanceSet {
 }
 
 /// Calls a function without arguments from a worker.
-pub(crate) fn called(f: &Py<PyAny>) {
-    try_attach_worker(|py| {
-        let f = f.bind(py);
-        if let Err(error) = call_none(f) {
-            error.write_unraisable(py, Some(f));
+pub(crate) fn called(f: Py<PyAny>) {
+    try_attach_worker(move |py| {
+        let f = f.into_bound(py);
+        if let Err(error) = call_none(&f) {
+            error.write_unraisable(py, Some(&f));
         }
     });
 }

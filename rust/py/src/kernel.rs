@@ -6,7 +6,7 @@ use std::{any::Any, ffi::c_void, sync::Arc};
 use pyo3::{PyTraverseError, PyVisit, exceptions::PyTypeError, ffi, prelude::*, types::PyList};
 use shoal_core::{Body, Chunk, Cost, Outcome};
 
-use crate::{body::Shown, engine::Inner, failures::Failures};
+use crate::{body::Shown, engine::Inner, failures::Failures, python::Owned};
 
 type Index = unsafe extern "C" fn(u64, *const *mut c_void) -> i32;
 type Span = unsafe extern "C" fn(u64, u64, *const *mut c_void) -> i32;
@@ -52,10 +52,10 @@ pub(crate) struct Code {
     pointers: Box<[*mut c_void]>,
     /// Pins the arrays' memory.
     _buffers: Vec<Pinned>,
-    out: Option<Py<PyAny>>,
+    out: Owned<Option<Py<PyAny>>>,
     name: String,
     /// What owns the function's machine code.
-    _keep: Option<Py<PyAny>>,
+    _keep: Owned<Option<Py<PyAny>>>,
     pub(crate) cost: Arc<Cost>,
 }
 
@@ -71,9 +71,9 @@ impl Code {
             call,
             pointers: Box::new([]),
             _buffers: Vec::new(),
-            out: None,
+            out: Owned::new(None),
             name: name.into(),
-            _keep: None,
+            _keep: Owned::new(None),
             cost: Arc::new(Cost::new()),
         }
     }
@@ -117,9 +117,9 @@ impl Kernel {
                 call,
                 pointers: buffers.iter().map(Pinned::start).collect(),
                 _buffers: buffers,
-                out,
+                out: Owned::new(out),
                 name,
-                _keep: Some(keep),
+                _keep: Owned::new(Some(keep)),
                 cost: Arc::new(Cost::new()),
             }),
         })
@@ -274,7 +274,7 @@ impl Shown for Compiled {
     }
 
     fn value(&self, py: Python<'_>, index: u32) -> PyResult<Option<Py<PyAny>>> {
-        match &self.code.out {
+        match &*self.code.out {
             // An array that is shorter than the set has no value there.
             Some(out) if (index as usize) < out.bind(py).len()? => {
                 Ok(Some(out.bind(py).get_item(index)?.unbind()))

@@ -85,6 +85,32 @@ impl Drop for Slot {
     }
 }
 
+/// Python objects that may go on any thread: they go attached, at once. Without this they would wait for the next call into this module.
+/// Where the interpreter is gone they are left.
+pub(crate) struct Owned<T>(ManuallyDrop<T>);
+
+impl<T> Owned<T> {
+    pub(crate) fn new(objects: T) -> Self {
+        Self(ManuallyDrop::new(objects))
+    }
+}
+
+impl<T> std::ops::Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        let objects = &mut self.0;
+        // SAFETY: dropped here, once, and never touched again. A pointer that may not be sent stays on this thread.
+        Python::try_attach(|_| unsafe { ManuallyDrop::drop(objects) });
+    }
+}
+
 /// Zeroed memory is a column of empty slots.
 pub(crate) fn empty_slots(count: usize) -> Box<[Slot]> {
     let slots: Box<[AtomicPtr<ffi::PyObject>]> = bytemuck::zeroed_slice_box(count);
