@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 import threading
+import types
 import weakref
 
 import pytest
@@ -326,7 +327,8 @@ async def _state(gate):
 def _callbacks():
     """How many functions that ring a loop's bell are alive."""
     gc.collect()
-    return sum(getattr(thing, "__qualname__", None) == "_bell.<locals>.call" for thing in gc.get_objects())
+    functions = [thing for thing in gc.get_objects() if isinstance(thing, types.FunctionType)]
+    return sum(function.__qualname__ == "_bell.<locals>.call" for function in functions)
 
 
 # Calls that go wrong after the set was made

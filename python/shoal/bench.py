@@ -896,7 +896,8 @@ def verdict(rows: Sequence[Row]) -> str:
     missed = [row for row in judged_rows if not row.ok]
     text = f"{len(judged_rows) - len(missed)} of {len(judged_rows)} targets met"
     return text + "".join(
-        f"\n  missed by {number(row.off)}x: {row.what}: {number(row.figure)} {row.unit}\n    {row.beside()} than {row.peer}"
+        f"\n  missed by {number(row.off)}x: {row.what}: {number(row.figure)} {row.unit}"
+        f"\n    {row.beside()} than {row.peer}"
         for row in missed
     )
 
