@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use crate::state::InstanceState;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// The first segment's length; segment `k` holds `FIRST << k`.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -158,12 +158,21 @@ fn place(index: usize) -> (usize, usize) {
     (segment, index - FIRST * ((1 << segment) - 1))
 }
 
-/// The state bytes of a set, eight to a word.
+/// The states of a set. What was settled as a range is kept as a range: a block of instances that one settling brought to one state is one
+/// byte. All others have a byte each, eight to a word.
 pub(crate) struct States {
-    /// Made by whoever settles first: until then all are pending, and making a set touches no memory for its instances.
+    /// The state of all of a block; 0 says that its instances have bytes. Like the bytes made by whoever needs them first: until then all are
+    /// pending, and making a set touches no memory for its instances.
+    blocks: OnceLock<Column<AtomicU8>>,
     words: OnceLock<Column<AtomicU64>>,
-    count: u32,
+    /// How many there are where that is final.
+    count: Option<u32>,
 }
+
+/// Instances in a block.
+pub(crate) const BLOCK: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 512 };
+/// A range that is shorter has bytes: looking for blocks would cost more than it saves.
+pub(crate) const WORTH_BLOCKS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 1024 };
 
 const LANES: u32 = 8;
 const EVERY_LANE: u64 = 0x0101_0101_0101_0101;
@@ -171,46 +180,52 @@ const EVERY_LANE: u64 = 0x0101_0101_0101_0101;
 impl States {
     /// For a count that is final.
     pub(crate) fn flat(count: u32) -> Self {
+        Self::new(Some(count))
+    }
+
+    /// For a set that may grow.
+    pub(crate) fn growing() -> Self {
+        Self::new(None)
+    }
+
+    fn new(count: Option<u32>) -> Self {
         let states = Self {
+            blocks: OnceLock::new(),
             words: OnceLock::new(),
             count,
         };
-        // A model checker does not see what a standard `OnceLock` orders.
-        if cfg!(any(loom, shuttle)) {
+        // A model checker does not see what a standard `OnceLock` orders. A set that grows has to have somewhere to grow.
+        if count.is_none() || cfg!(any(loom, shuttle)) {
+            states.blocks();
             states.words();
         }
         states
     }
 
-    /// For a set that may grow.
-    pub(crate) fn growing() -> Self {
-        #[cfg(not(any(loom, shuttle)))]
-        let words = Column::growing_zeroed();
-        #[cfg(any(loom, shuttle))]
-        let words = Column::growing();
-        Self {
-            words: words.into(),
-            count: 0,
-        }
+    fn blocks(&self) -> &Column<AtomicU8> {
+        let made = || zeroes(self.count.map(|count| count.div_ceil(BLOCK)));
+        self.blocks.get_or_init(made)
     }
 
     fn words(&self) -> &Column<AtomicU64> {
-        self.words.get_or_init(|| {
-            let words = self.count.div_ceil(LANES) as usize;
-            #[cfg(not(any(loom, shuttle)))]
-            return Column::zeroed(words);
-            #[cfg(any(loom, shuttle))]
-            Column::flat(words)
-        })
+        let made = || zeroes(self.count.map(|count| count.div_ceil(LANES)));
+        self.words.get_or_init(made)
     }
 
     /// Makes indices below `count` exist, where it may grow.
     pub(crate) fn reserve(&self, count: u32) {
+        self.blocks().reserve(count.div_ceil(BLOCK) as usize);
         self.words().reserve(count.div_ceil(LANES) as usize);
     }
 
     /// The stored state. Acquire pairs with `fill`: a terminal state shows the value written before it.
     pub(crate) fn get(&self, index: u32) -> InstanceState {
+        let block = self.blocks.get();
+        let block = block.and_then(|blocks| blocks.find((index / BLOCK) as usize));
+        let state = block.map_or(0, |state| state.load(Ordering::Acquire));
+        if state != 0 {
+            return InstanceState::from_byte(state);
+        }
         let Some(words) = self.words.get() else {
             return InstanceState::Pending;
         };
@@ -219,8 +234,31 @@ impl States {
     }
 
     /// Writes one terminal state over a range that its owner has not written before.
-    /// Whole words are stored; a word at the edge may be shared with another owner, so its bytes are or-ed in.
     pub(crate) fn fill(&self, start: u32, stop: u32, state: InstanceState) {
+        let first = start.div_ceil(BLOCK);
+        let end = match self.count {
+            // What is missing from the last block will never be.
+            Some(count) if count == stop => stop.div_ceil(BLOCK),
+            _ => stop / BLOCK,
+        };
+        if stop - start < WORTH_BLOCKS || first >= end {
+            return self.fill_bytes(start, stop, state);
+        }
+        self.fill_bytes(start, first * BLOCK, state);
+        let blocks = self.blocks();
+        for block in first..end {
+            blocks
+                .get(block as usize)
+                .store(state as u8, Ordering::Release);
+        }
+        self.fill_bytes((end * BLOCK).min(stop), stop, state);
+    }
+
+    /// Whole words are stored; a word at the edge may be shared with another owner, so its bytes are or-ed in.
+    fn fill_bytes(&self, start: u32, stop: u32, state: InstanceState) {
+        if start >= stop {
+            return;
+        }
         let column = self.words();
         let pattern = EVERY_LANE * state as u64;
         let mut index = start;
@@ -244,6 +282,19 @@ impl States {
     }
 }
 
+/// So many zeroes, or as many as it will grow to.
+#[cfg(not(any(loom, shuttle)))]
+fn zeroes<T: Default + bytemuck::Zeroable>(count: Option<u32>) -> Column<T> {
+    count.map_or_else(Column::growing_zeroed, |count| {
+        Column::zeroed(count as usize)
+    })
+}
+
+#[cfg(any(loom, shuttle))]
+fn zeroes<T: Default>(count: Option<u32>) -> Column<T> {
+    count.map_or_else(Column::growing, |count| Column::flat(count as usize))
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -261,8 +312,10 @@ mod tests {
     #[test]
     fn a_fill_touches_its_range_and_nothing_else() {
         let ranges = [(0, 0), (0, 1), (3, 5), (7, 9), (0, 64), (5, 61), (63, 64)];
+        // Whole blocks, with bytes around them.
+        let ranges = ranges.into_iter().chain([(512, 1024), (500, 2_060)]);
         // The last two cross from segment to segment.
-        for (start, stop) in ranges.into_iter().chain([(500, 520), (1, 2_999)]) {
+        for (start, stop) in ranges.chain([(500, 520), (1, 2_999)]) {
             let growing = States::growing();
             growing.reserve(3_000);
             for states in [States::flat(3_000), growing] {

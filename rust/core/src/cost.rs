@@ -40,7 +40,7 @@ impl Pace {
     pub(crate) fn new(clock: &Clock) -> Self {
         let us = |n| clock.ticks_in(Duration::from_micros(n));
         Self {
-            floor: us(6),
+            floor: us(3),
             ceiling: us(50),
             block: us(4),
             overdue: us(200),
@@ -114,8 +114,8 @@ impl Cost {
         }
     }
 
-    /// How many of `left` instances to take at once.
-    pub(crate) fn chunk(&self, left: u32, workers: u32, pace: &Pace) -> u32 {
+    /// How many of `left` instances to take at once, where so many threads share them; one that is alone may take all.
+    pub(crate) fn chunk(&self, left: u32, threads: u32, pace: &Pace) -> u32 {
         match self.each.load(Ordering::Relaxed) {
             0 => 1,
             each => {
@@ -124,7 +124,12 @@ impl Cost {
                         .unwrap_or(u32::MAX)
                         .max(1)
                 };
-                (left / (4 * workers)).clamp(fits(pace.floor), fits(pace.ceiling))
+                let share = if threads > 1 {
+                    left / (4 * threads)
+                } else {
+                    left
+                };
+                share.clamp(fits(pace.floor), fits(pace.ceiling))
             }
         }
     }
@@ -133,7 +138,7 @@ impl Cost {
     pub(crate) fn block(&self, pace: &Pace) -> u32 {
         match self.each.load(Ordering::Relaxed) {
             0 => 1,
-            each => (pace.block * SIXTEENTHS / each).clamp(1, 1024) as u32,
+            each => (pace.block * SIXTEENTHS / each).clamp(1, 8192) as u32,
         }
     }
 
@@ -187,11 +192,17 @@ mod tests {
     }
 
     #[test]
+    fn who_is_alone_takes_what_there_is_as_long_as_it_is_soon_done() {
+        assert_eq!(of(10).chunk(1_000, 1, &pace()), 1_000);
+        assert_eq!(of(10).chunk(1_000_000, 1, &pace()), 5_000);
+    }
+
+    #[test]
     fn chunks_shrink_as_the_set_runs_out() {
         assert_eq!(of(1_000).chunk(80, 2, &pace()), 10);
         assert_eq!(
             of(1_000).chunk(8, 2, &pace()),
-            6,
+            3,
             "not below what is worth a claim"
         );
         assert_eq!(of(10_000).chunk(8, 2, &pace()), 1);

@@ -260,6 +260,17 @@ impl Executor {
         None
     }
 
+    /// Waits awake for what is about to be true: for less than a sleep and a waking cost, those who wake included.
+    fn look_around(&self, done: impl Fn() -> bool) {
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
+        let until = self.stopwatch.ticks() + self.pace.linger;
+        while !done() && self.stopwatch.ticks() < until {
+            (0..LOOKS_AWAY).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
     /// Runs chunks of a task, for whose ticket the caller answers.
     fn drive(&self, task: &Arc<Task>, slot: Option<&Slot>) {
         let set = &task.set;
@@ -331,7 +342,10 @@ impl Executor {
         }
         let want = set
             .chunk
-            .unwrap_or_else(|| task.cost.chunk(left, self.workers, &self.pace))
+            .unwrap_or_else(|| {
+                let threads = if share { self.workers + 1 } else { 1 };
+                task.cost.chunk(left, threads, &self.pace)
+            })
             .min(set.chunk_bound(self.workers));
         let Some(range) = set.claim(want.max(1)) else {
             return false;
@@ -640,6 +654,8 @@ impl Task {
             // What this thread does not run itself, others must know of: before it sleeps, and also when it has what it waited for.
             if self.set.unclaimed() > 0 {
                 executor.submit(self);
+            } else if self.cost.is_short(&executor.pace) && !self.body.is_serial() {
+                executor.look_around(&done);
             }
         }
         block(deadline)

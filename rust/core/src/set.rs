@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    column::{Column, States},
+    column::{BLOCK, Column, States, WORTH_BLOCKS},
     count::Limits,
     event::{Event, Kind},
     executor::Executor,
@@ -454,9 +454,16 @@ impl Set {
         if self.seal == Seal::AtOnce {
             let end = u64::from(self.len());
             // A look first: the word must not run away under workers that come in vain.
-            if self.cursor.load(Ordering::Relaxed) >= end {
+            let seen = self.cursor.load(Ordering::Relaxed);
+            if seen >= end {
                 return None;
             }
+            let want = if want >= u64::from(WORTH_BLOCKS) {
+                // Up to where a block ends, as far as one can tell: whole blocks are settled at once.
+                want - (seen + want) % u64::from(BLOCK)
+            } else {
+                want
+            };
             let start = self.cursor.fetch_add(want, Ordering::AcqRel);
             return (start < end).then(|| start as u32..(start + want).min(end) as u32);
         }
