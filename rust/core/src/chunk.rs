@@ -11,7 +11,7 @@ use crate::{
     cost::{Cost, Pace},
     event::Event,
     executor::{Executor, Slot, Task},
-    set::{Set, Settlement},
+    set::{HUNGRY, STOP, Set, Settlement},
     state::{InstanceState, Outcome},
     sync::thread_local,
 };
@@ -193,17 +193,18 @@ impl Drop for Running {
     }
 }
 
-/// Runs bodies until one does not complete, the set is stopped, or `stop`: where that is, and how the last one ended.
+/// Runs bodies until one does not complete, somebody asks for something that this chunk heeds, or `stop`: where that is, and how the last one ended.
 // Apart from what is around it, so that all it needs stays in registers.
 #[inline(never)]
 fn native_stretch(
     set: &Set,
+    heeds: u32,
     start: u32,
     stop: u32,
     f: &mut impl FnMut(u32) -> Outcome,
 ) -> (u32, Outcome) {
     let mut index = start;
-    while index < stop && !set.is_stopped() {
+    while index < stop && !set.is_asked(heeds) {
         let outcome = f(index);
         if outcome != Outcome::Completed {
             return (index, outcome);
@@ -225,6 +226,8 @@ pub struct Chunk<'a> {
     longest: u64,
     /// The most bodies to run before the next look at the clock.
     trust: u32,
+    /// What it interrupts a block for.
+    heeds: u32,
 }
 
 impl<'a> Chunk<'a> {
@@ -251,6 +254,7 @@ impl<'a> Chunk<'a> {
             looked: now,
             longest: 0,
             trust: 1,
+            heeds: STOP | HUNGRY,
         }
     }
 
@@ -284,11 +288,8 @@ impl<'a> Chunk<'a> {
         let claim = self.claim;
         while let Some(stop) = self.next_block() {
             // A body that waits lets the rest of the chunk go, so its end is looked at each time.
-            while claim.at.get() < stop.min(claim.stop.get()) {
+            while claim.at.get() < stop.min(claim.stop.get()) && !self.set.is_asked(self.heeds) {
                 let index = claim.at.get();
-                if self.set.is_stopped() {
-                    return;
-                }
                 if let Some(slot) = self.slot {
                     slot.move_to(index);
                 }
@@ -307,7 +308,8 @@ impl<'a> Chunk<'a> {
         let claim = self.claim;
         while let Some(stop) = self.next_block() {
             while claim.at.get() < stop {
-                let (index, outcome) = native_stretch(self.set, claim.at.get(), stop, &mut f);
+                let (index, outcome) =
+                    native_stretch(self.set, self.heeds, claim.at.get(), stop, &mut f);
                 claim.at.set(index);
                 match outcome {
                     Outcome::Completed => break,
@@ -332,9 +334,7 @@ impl<'a> Chunk<'a> {
             claim.at.set(stop);
             claim.span.set(1);
             self.look();
-            if self.set.policy().on_failure.is_prompt() && !claim.except.borrow().is_empty() {
-                claim.settle_to(stop);
-            }
+            self.tell(stop);
             self.give_back_if_overdue();
         }
     }
@@ -367,7 +367,13 @@ impl<'a> Chunk<'a> {
         self.lose_range(range, InstanceState::Failed);
         self.claim.at.set(stop);
         self.claim.span.set(1);
-        if self.set.policy().on_failure.is_prompt() {
+        self.tell(stop);
+    }
+
+    /// Settles what ended before `stop` at once, if what was lost may decide the gate.
+    fn tell(&self, stop: u32) {
+        let lost = self.claim.except.borrow().len() as u32;
+        if lost > 0 && self.set.is_due(lost) {
             self.claim.settle_to(stop);
         }
     }
@@ -384,6 +390,16 @@ impl<'a> Chunk<'a> {
             return None;
         }
         // What is known of the body may come from sets of another kind: the first bodies of a chunk have to show that it holds.
+        if self.set.is_asked(HUNGRY) {
+            // Others have nothing to do: what turns out slow goes to them soon.
+            self.heeds = STOP;
+            let most = match self.task.body.may_wait() {
+                true => 1,
+                // Looking costs a body of nanoseconds most.
+                false => self.cost.block(self.pace).div_ceil(16),
+            };
+            self.trust = self.trust.min(most);
+        }
         let block = self.cost.block(self.pace).min(self.trust);
         self.trust = self.trust.saturating_mul(TRUST_GROWS);
         let left = self.left();
@@ -415,9 +431,7 @@ impl<'a> Chunk<'a> {
             .except
             .borrow_mut()
             .push((index, outcome.state()));
-        if outcome == Outcome::Failed && self.set.policy().on_failure.is_prompt() {
-            self.claim.settle_to(index + 1);
-        }
+        self.tell(index + 1);
     }
 
     fn learn(&mut self) {
@@ -433,8 +447,9 @@ impl<'a> Chunk<'a> {
     /// Settles what ran, cancels what was not begun.
     pub(crate) fn finish(mut self) {
         self.look();
+        self.claim.settle_to(self.claim.at.get());
+        // Asked for now: a journal that waits inside `settled` lets the rest go.
         let left = self.left();
-        self.claim.settle_to(left.start);
         self.learn();
         if !left.is_empty() {
             self.set.settle(Settlement {

@@ -138,7 +138,7 @@ impl Cost {
     pub(crate) fn block(&self, pace: &Pace) -> u32 {
         match self.each.load(Ordering::Relaxed) {
             0 => 1,
-            each => (pace.block * SIXTEENTHS / each).clamp(1, 8192) as u32,
+            each => (pace.block * SIXTEENTHS / each).clamp(1, 1024) as u32,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     count::Limits,
     event::{Event, Kind},
     executor::{Executor, Task, Waiting, after},
-    scope::{Case, CaseState, Entry, Shelf},
+    scope::{Case, Entry, Shelf},
     set::{Set, Sink, Spec},
     state::Decision,
     sync::{Mutex, lock},
@@ -84,6 +84,8 @@ struct Registry {
     shelf: Shelf,
     cases: HashMap<Box<str>, Arc<Case>>,
     next_case: u64,
+    /// So many cases are there when the old ones are looked for.
+    sweep_at: usize,
 }
 
 /// What an engine did so far.
@@ -130,6 +132,12 @@ impl Engine {
                     "workers=0 could run nothing; use 1 or more".into(),
                 ));
             }
+            Some(workers) if workers as usize > rayon::max_num_threads() => {
+                return Err(Error::Count(format!(
+                    "workers={workers} is more threads than a pool can have; use at most {}",
+                    rayon::max_num_threads()
+                )));
+            }
             Some(workers) => workers,
             None => {
                 thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
@@ -147,6 +155,7 @@ impl Engine {
                 shelf: Shelf::new(options.retain),
                 cases: HashMap::new(),
                 next_case: 0,
+                sweep_at: 2 * options.retain.max(64),
             }),
         })
     }
@@ -259,7 +268,7 @@ impl Engine {
             if registry.closed {
                 drop(registry);
                 // On its case's shelf already: there it must not look like one that will still run.
-                task.set.cancel();
+                task.set.cancel_soon();
                 return Err(Error::EngineClosed);
             }
             registry.shelf.push(entry)
@@ -319,8 +328,11 @@ impl Engine {
         ));
         registry.next_case += 1;
         registry.cases.insert(id, Arc::clone(&case));
-        let forgotten = if registry.cases.len() > 2 * self.retain.max(64) {
-            registry.forget_old_cases(self.retain)
+        let forgotten = if registry.cases.len() > registry.sweep_at {
+            let forgotten = registry.forget_old_cases(self.retain);
+            // Of those that stay none may be over: looking at them all is for when there are twice as many.
+            registry.sweep_at = 2 * registry.cases.len().max(self.retain).max(64);
+            forgotten
         } else {
             Vec::new()
         };
@@ -404,14 +416,6 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if self.check_process().is_err() {
-            self.executor.forget_threads();
-        }
-    }
-}
-
 impl Registry {
     /// Takes out the oldest of the cases that are over and that nobody else holds.
     #[must_use]
@@ -419,7 +423,7 @@ impl Registry {
         let mut over: Vec<_> = self
             .cases
             .values()
-            .filter(|case| Arc::strong_count(case) == 1 && case.state() != CaseState::Active)
+            .filter(|case| Arc::strong_count(case) == 1 && case.is_over())
             .map(|case| (case.age(), Box::from(case.id())))
             .collect();
         over.sort();

@@ -99,6 +99,8 @@ impl Event {
 /// A slot's stamp is `2 * seq + 1` while it is written and `2 * seq + 2` when it holds record `seq`.
 struct Slot {
     stamp: AtomicU64,
+    /// One more than the last record that was given up here.
+    given_up: AtomicU64,
     fields: [AtomicU64; 5],
 }
 
@@ -118,6 +120,7 @@ impl Ring {
             slots: (0..capacity)
                 .map(|_| Slot {
                     stamp: AtomicU64::new(0),
+                    given_up: AtomicU64::new(0),
                     fields: std::array::from_fn(|_| AtomicU64::new(0)),
                 })
                 .collect(),
@@ -148,6 +151,8 @@ impl Ring {
                 .compare_exchange(stamp, 2 * seq + 1, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
         {
+            // Readers must not wait for it.
+            slot.given_up.fetch_max(seq + 1, Ordering::Release);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -175,7 +180,8 @@ impl Ring {
         for seq in since.max(oldest)..head {
             let slot = &self.slots[seq as usize & (self.slots.len() - 1)];
             let stamp = slot.stamp.load(Ordering::Acquire);
-            if stamp < 2 * seq + 2 && head - seq <= capacity / 2 {
+            let is_due = stamp < 2 * seq + 2 && head - seq <= capacity / 2;
+            if is_due && slot.given_up.load(Ordering::Acquire) <= seq {
                 return (events, seq);
             }
             if stamp != 2 * seq + 2 {
@@ -231,6 +237,25 @@ mod tests {
         assert_eq!(next, 10);
         assert!(ring.read(next).0.is_empty());
         assert_eq!(events[0].worker, Event::NO_WORKER);
+    }
+
+    #[test]
+    fn a_record_that_was_given_up_hides_none_after_it() {
+        let ring = Ring::new(16);
+        (0..16).for_each(|set| ring.push(event(set)));
+        // The writer of record 16 is put aside in the middle of it, and a whole ring goes by.
+        let slow = ring.head.fetch_add(1, Ordering::AcqRel);
+        let slot = &ring.slots[slow as usize % 16];
+        slot.stamp.store(2 * slow + 1, Ordering::Relaxed);
+        (17..35).for_each(|set| ring.push(event(set)));
+        slot.stamp.store(2 * slow + 2, Ordering::Relaxed);
+        assert_eq!(ring.dropped(), 1);
+        let (events, next) = ring.read(30);
+        assert_eq!(
+            events.iter().map(|e| e.seq).collect::<Vec<_>>(),
+            [30, 31, 33, 34]
+        );
+        assert_eq!(next, 35);
     }
 
     #[test]

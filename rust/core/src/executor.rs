@@ -64,10 +64,14 @@ enum Ticket {
 }
 
 impl<B: ?Sized> Drop for Task<B> {
-    /// Nobody is left who could add to an open set, or seal it.
+    /// Nobody is left who could add to an open set, or seal it, or run what nobody has claimed.
     fn drop(&mut self) {
-        if self.set.is_open() && self.set.executor().generation == generation() {
-            self.set.seal();
+        if self.set.executor().generation != generation() {
+            return;
+        }
+        self.set.seal();
+        if self.set.unclaimed() > 0 {
+            self.set.cancel_soon();
         }
     }
 }
@@ -224,10 +228,10 @@ impl Executor {
                 let slot = self.take_slot(0);
                 while let Some(ticket) = self.next() {
                     // Bodies are caught one by one. What is caught here came from around them, a body's own end for instance: it must not end the worker.
-                    drop(catch_unwind(AssertUnwindSafe(|| match ticket {
+                    drop(caught(|| match ticket {
                         Ticket::Drive(task) => self.drive(&task, slot.as_deref()),
                         Ticket::Call(f) => f(),
-                    })));
+                    }));
                 }
             }
             let before = self.active.fetch_sub(1, Ordering::AcqRel);
@@ -279,34 +283,46 @@ impl Executor {
         loop {
             // A set that others have finished needs nobody to attend to it.
             if set.unclaimed() > 0 {
-                let mut was_run = false;
-                let attended = catch_unwind(AssertUnwindSafe(|| {
-                    task.body.attend(&mut || {
-                        was_run = true;
-                        let claim = Claim::enter(task, slot);
-                        while ticket.is_some() && self.run_chunk(&claim, slot, true) {
-                            if self.stopwatch.ticks() > until && !self.queue.is_empty() {
-                                // Others wait: to the end of the queue, ticket in hand.
-                                ticket.take().into_iter().for_each(std::mem::forget);
-                                self.queue.push(Ticket::Drive(Arc::clone(task)));
-                            }
+                let was_run = self.attend(task, || {
+                    let claim = Claim::enter(task, slot);
+                    let mut company = Some(None);
+                    while ticket.is_some() && self.run_chunk(&claim, slot, &mut company) {
+                        if self.stopwatch.ticks() > until && !self.queue.is_empty() {
+                            // Others wait: to the end of the queue, ticket in hand.
+                            ticket.take().into_iter().for_each(std::mem::forget);
+                            self.queue.push(Ticket::Drive(Arc::clone(task)));
                         }
-                    });
-                }));
-                match attended {
-                    _ if ticket.is_none() => return,
-                    Err(panic) => self.fail_chunk(task, &panic_message(&*panic)),
-                    // There is nothing to run it with any more.
-                    Ok(()) if !was_run => return,
-                    Ok(()) => {}
+                    }
+                });
+                if ticket.is_none() || !was_run {
+                    return;
                 }
             }
+            set.ask_for_more();
             // After leaving, look again: an adder either sees the ticket gone, or is seen here.
             drop(ticket.take());
             if set.unclaimed() == 0 || !raise(&set.tickets, self.workers) {
                 return;
             }
             ticket = Some(Held(set));
+        }
+    }
+
+    /// Has the body attend to `drive`. False: there is nothing to run it with any more.
+    fn attend(&self, task: &Arc<Task>, mut drive: impl FnMut()) -> bool {
+        let mut was_run = false;
+        let attended = caught(|| {
+            task.body.attend(&mut || {
+                was_run = true;
+                drive();
+            });
+        });
+        match attended {
+            Ok(()) => was_run,
+            Err(message) => {
+                self.fail_chunk(task, &message);
+                true
+            }
         }
     }
 
@@ -327,13 +343,17 @@ impl Executor {
 
     /// First the body's record of a panic, then the gate: who sees an instance failed can ask why.
     fn tell_panic(&self, task: &Arc<Task>, range: Range<u32>, message: &str) {
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            range.for_each(|index| task.body.panicked(index, message));
-        }));
+        let _ = caught(|| range.for_each(|index| task.body.panicked(index, message)));
     }
 
-    /// Claims a chunk and runs it. False: there was nothing to claim.
-    fn run_chunk(&self, claim: &Running, slot: Option<&Slot>, share: bool) -> bool {
+    /// Claims a chunk and runs it. False: there was nothing to claim. `company`: others are to share the task, or watch over who runs it; nothing
+    /// for a caller that is alone.
+    fn run_chunk<'a>(
+        &'a self,
+        claim: &'a Running,
+        slot: Option<&Slot>,
+        company: &mut Option<Option<Watched<'a>>>,
+    ) -> bool {
         let task = claim.task();
         let set = &task.set;
         let left = set.unclaimed();
@@ -343,27 +363,27 @@ impl Executor {
         let want = set
             .chunk
             .unwrap_or_else(|| {
-                let threads = if share { self.workers + 1 } else { 1 };
+                let threads = company.as_ref().map_or(1, |_| self.workers + 1);
                 task.cost.chunk(left, threads, &self.pace)
             })
             .min(set.chunk_bound(self.workers));
         let Some(range) = set.claim(want.max(1)) else {
             return false;
         };
-        if share {
-            self.share(task);
+        if let Some(watch) = company {
+            self.share(task, watch);
         }
         if set.begin_chunk() {
             let mut chunk = Chunk::new(claim, slot, range);
             while !chunk.is_over() {
                 let before = chunk.left().start;
-                match catch_unwind(AssertUnwindSafe(|| task.body.run(&mut chunk))) {
+                match caught(|| task.body.run(&mut chunk)) {
                     Ok(()) if chunk.left().start == before && !chunk.is_over() => {
                         chunk.fail_rest();
                     }
                     Ok(()) => {}
-                    Err(panic) => {
-                        self.tell_panic(task, chunk.panicking(), &panic_message(&*panic));
+                    Err(message) => {
+                        self.tell_panic(task, chunk.panicking(), &message);
                         chunk.panicked();
                     }
                 }
@@ -383,14 +403,17 @@ impl Executor {
         true
     }
 
-    /// Has one more look at a task that will keep more than this thread busy; that one asks for the next.
-    fn share(&self, task: &Arc<Task>) {
+    /// Has one more look at a task that will keep more than this thread busy; that one asks for the next. Bodies that should not may still
+    /// wait for each other: then somebody comes later.
+    fn share<'a>(&'a self, task: &'a Arc<Task>, watch: &mut Option<Watched<'a>>) {
         let left = task.set.unclaimed();
-        if left > 0
-            && task.set.tickets.load(Ordering::Relaxed) < self.workers
-            && !task.cost.is_done_soon(left, &self.pace)
-        {
+        if left == 0 || task.set.tickets.load(Ordering::Relaxed) >= self.workers {
+            return;
+        }
+        if !task.cost.is_done_soon(left, &self.pace) {
             self.submit(task);
+        } else if watch.is_none() {
+            *watch = self.watch_over(task);
         }
     }
 
@@ -404,21 +427,28 @@ impl Executor {
         share: bool,
         done: impl Fn() -> bool,
     ) {
-        if !self.may_help(task, only_short) || task.set.unclaimed() == 0 {
+        if !self.may_help(task, only_short) {
             return;
         }
+        if task.set.unclaimed() == 0 {
+            return task.set.ask_for_more();
+        }
         let slot = self.take_slot(self.workers as usize);
-        task.body.attend(&mut || {
+        self.attend(task, || {
             let claim = Claim::enter(task, slot.as_deref());
+            let mut company = share.then_some(None);
             while !done()
                 && self.may_help(task, only_short)
-                && self.run_chunk(&claim, slot.as_deref(), share)
+                && self.run_chunk(&claim, slot.as_deref(), &mut company)
                 && until.is_none_or(|until| self.stopwatch.ticks() < until)
             {}
         });
+        if task.set.unclaimed() == 0 {
+            task.set.ask_for_more();
+        }
     }
 
-    /// Has somebody look after a caller that runs a task alone, if its bodies may wait for each other.
+    /// Has somebody look after a thread that runs a task alone, if its bodies may wait for each other.
     fn watch_over<'a>(&'a self, task: &'a Arc<Task>) -> Option<Watched<'a>> {
         (task.body.may_wait() && cfg!(not(any(loom, shuttle))))
             .then(|| self.lookout.over(&self.me, task))
@@ -449,17 +479,15 @@ impl Executor {
         self.pool.close();
         true
     }
-
-    /// In a child process after a fork: the threads do not exist there, and one of them may have held a lock.
-    pub(crate) fn forget_threads(&self) {
-        self.pool.forget();
-    }
 }
 
 impl Drop for Executor {
     fn drop(&mut self) {
         if self.generation == generation() {
             self.lookout.close();
+        } else {
+            // In a child process after a fork: the threads do not exist there, and one of them may have held a lock.
+            self.pool.forget();
         }
     }
 }
@@ -496,12 +524,18 @@ fn raise(counter: &AtomicU32, bound: u32) -> bool {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panicked with something that is no text".to_owned())
+/// What `f` answers, or what it said when it panicked.
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> std::result::Result<R, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "panicked with something that is no text".to_owned());
+        // Left where it is: it could panic again when it goes.
+        std::mem::forget(panic);
+        message
+    })
 }
 
 /// The time when so much has passed; nothing where no clock goes that far.
@@ -545,6 +579,8 @@ impl Task {
     #[must_use]
     pub fn case(self: &Arc<Self>) -> &Arc<Case> {
         self.case.get_or_init(|| {
+            // Nobody adds meanwhile: what exists before is counted here, what comes after is counted by who adds it.
+            let _adding = lock(&self.set.adding);
             let case = Arc::new(Case::of(self, self.set.limits()));
             let _ = self.set.case.set(Arc::downgrade(&case));
             case
@@ -749,10 +785,11 @@ impl Drop for Seat<'_> {
 mod pool {
     use std::{
         sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+        thread,
         time::Duration,
     };
 
-    use super::Executor;
+    use super::{Executor, WORKS_FOR};
     use crate::{Error, Result, chunk, sync::lock};
 
     /// Bodies recurse, those of an interpreter by the thousand. Memory that nobody touches costs nothing.
@@ -790,15 +827,27 @@ mod pool {
         let pool = lock(&executor.pool.0).clone();
         match pool {
             Some(pool) => pool.spawn(move || {
-                if chunk::is_inside() {
-                    // A body that waits inside rayon itself has taken this job up: it must not run strangers on its stack.
-                    start(executor);
+                if chunk::is_inside() || WORKS_FOR.get() != 0 {
+                    // Somebody's body or callback waits inside rayon and has taken this job up: it must not run strangers on its stack,
+                    // nor come upon this job again and again.
+                    elsewhere(executor);
                 } else {
                     executor.work();
                 }
             }),
             // Closed: what still comes in is done by who brings it.
             None => executor.work(),
+        }
+    }
+
+    /// A worker loop on a thread of its own.
+    fn elsewhere(executor: Arc<Executor>) {
+        let thread = thread::Builder::new()
+            .name("shoal-spare".into())
+            .stack_size(STACK);
+        let working = Arc::clone(&executor);
+        if thread.spawn(move || working.work()).is_err() {
+            start(executor);
         }
     }
 

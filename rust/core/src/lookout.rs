@@ -1,16 +1,15 @@
-//! Watches over callers that run a set alone: if one body waits for another, somebody else has to come.
+//! Watches over threads that run a set alone: if one body waits for another, somebody else has to come.
 //!
 //! The thread looks every few milliseconds while there is something to look at, and parks when there was nothing for a while. So a caller
 //! that runs many small sets wakes nobody, and none of them can hang.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, Weak},
     thread,
     time::Duration,
 };
 
-use crate::executor::{Executor, Task};
+use crate::executor::{Executor, Task, caught};
 
 /// How often it looks. A caller is left alone for one to two of these.
 pub(crate) const PERIOD: Duration = Duration::from_millis(5);
@@ -112,10 +111,10 @@ impl Lookout {
                     return;
                 };
                 // The last owner of a body that panics when it goes must not take this thread with it.
-                drop(catch_unwind(AssertUnwindSafe(|| {
+                drop(caught(|| {
                     overdue.iter().for_each(|task| executor.submit(task));
                     drop((overdue, executor));
-                })));
+                }));
                 watch = self.lock();
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, OnceLock, Weak},
 };
 
@@ -143,6 +143,12 @@ impl Case {
         }
     }
 
+    /// Whether nothing of it is pending or running. Where nobody holds it, nothing ever will be.
+    pub(crate) fn is_over(&self) -> bool {
+        let owned = lock(&self.owned);
+        owned.cancelled || owned.shelf.iter_all().all(|entry| entry.set.is_finished())
+    }
+
     pub(crate) fn own(&self, entry: Entry) -> Result<()> {
         let evicted = {
             let mut owned = lock(&self.owned);
@@ -187,25 +193,29 @@ impl Case {
 
     /// Cancels all that it owns, nested cases too, and takes nothing more. Idempotent.
     pub fn cancel(&self) {
-        self.cancel_once(&mut Vec::new());
+        let (mut sets, mut nested) = self.end();
+        // Cases may be nested in a ring.
+        let mut seen = HashSet::from([std::ptr::from_ref(self)]);
+        while let Some(case) = nested.pop() {
+            if seen.insert(Arc::as_ptr(&case)) {
+                let (its_sets, inside) = case.end();
+                sets.extend(its_sets);
+                nested.extend(inside);
+            }
+        }
+        // All are told before one is waited for: nothing of the case begins while a journal writes.
+        sets.iter().for_each(|entry| entry.set.cancel_soon());
+        sets.iter().for_each(|entry| entry.set.cancel());
     }
 
-    /// `seen` are those that this call has come to already: cases may be nested in a ring.
-    fn cancel_once(&self, seen: &mut Vec<*const Self>) {
-        if seen.contains(&std::ptr::from_ref(self)) {
-            return;
-        }
-        seen.push(self);
+    /// Takes nothing more: what there is.
+    fn end(&self) -> (Vec<Entry>, Vec<Arc<Self>>) {
         let nested = {
             let mut owned = lock(&self.owned);
             owned.cancelled = true;
-            owned.nested.clone()
+            owned.nested.iter().filter_map(Weak::upgrade).collect()
         };
-        self.sets().iter().for_each(|entry| entry.set.cancel());
-        nested
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|case| case.cancel_once(seen));
+        (self.sets(), nested)
     }
 }
 

@@ -29,7 +29,9 @@ const CLOSED: u64 = 1 << 63;
 /// `cursor` of a fixed set that was closed: past every count, far from wrapping.
 const PAST: u64 = 1 << 62;
 /// `running`: begin no more bodies.
-const STOP: u32 = 1 << 31;
+pub(crate) const STOP: u32 = 1 << 31;
+/// `running`: a worker found nothing to claim while others ran.
+pub(crate) const HUNGRY: u32 = 1 << 30;
 
 /// When a set takes no more instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +107,7 @@ pub struct Set {
     finished_at: OnceLock<u64>,
     returned: Mutex<Returned>,
     _adds: Line,
-    adding: Mutex<()>,
+    pub(crate) adding: Mutex<()>,
     end: AtomicU64,
     pub(crate) tickets: AtomicU32,
     _claims: Line,
@@ -361,10 +363,11 @@ impl Set {
     #[must_use]
     #[inline]
     pub fn is_drained(&self) -> bool {
-        self.tally.read().outstanding() == 0
+        let now = self.tally.read();
+        now.outstanding() == 0 && (!now.is_finished() || self.decision().is_some())
     }
 
-    /// Sealed, and every instance terminal: nothing will ever change.
+    /// Sealed, and every instance terminal: no count will change any more. Its decision may still be on its way.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.tally.read().is_finished()
@@ -374,7 +377,20 @@ impl Set {
     #[must_use]
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.running.load(Ordering::Relaxed) & STOP != 0
+        self.is_asked(STOP)
+    }
+
+    /// Whether somebody asks those who run it for one of these.
+    #[inline]
+    pub(crate) fn is_asked(&self, bits: u32) -> bool {
+        self.running.load(Ordering::Relaxed) & bits != 0
+    }
+
+    /// The caller found nothing to claim: those who have chunks look whether theirs last longer than they should.
+    pub(crate) fn ask_for_more(&self) {
+        if !self.is_asked(HUNGRY) && self.tally.read().outstanding() > 0 {
+            self.running.fetch_or(HUNGRY, Ordering::Relaxed);
+        }
     }
 
     /// How many are in each state, at one moment; never blocks a worker.
@@ -384,7 +400,7 @@ impl Set {
         let completed = self.tally.read().completed();
         let failures = self.failures.load(Ordering::Acquire);
         let cancelled = self.cancelled.load(Ordering::Acquire);
-        let running = self.running.load(Ordering::Acquire) & !STOP;
+        let running = self.running.load(Ordering::Acquire) & !(STOP | HUNGRY);
         let (failed, timed_out) = (failures as u32, (failures >> 32) as u32);
         let left = self.len() - completed - failed - timed_out - cancelled;
         let running = running.min(left);
@@ -440,6 +456,27 @@ impl Set {
             ),
         };
         (needed / (2 * workers)).max(1)
+    }
+
+    /// Whether so many that were lost in a chunk have to be told at once: with as many in the chunks of others they might decide.
+    pub(crate) fn is_due(&self, lost: u32) -> bool {
+        if self.verdict.is_chosen() {
+            return false;
+        }
+        let may_decide = match &self.policy.join {
+            Join::AtLeast {
+                need,
+                or_all: false,
+            } if !self.is_open() => {
+                let now = self.tally.read();
+                let possible = u64::from(now.completed()) + u64::from(now.outstanding());
+                let everywhere = u64::from(lost) * u64::from(self.executor.workers() + 1);
+                possible < u64::from(need.of(self.len())) + everywhere
+            }
+            Join::Weighted(_) => true,
+            _ => false,
+        };
+        may_decide || self.policy.on_failure.is_prompt()
     }
 
     /// Takes up to `want` indices that nobody has.
@@ -713,6 +750,8 @@ impl Set {
         };
         if let Some(now) = taken {
             self.stepped(now);
+            // For who feeds it: it takes no more.
+            self.call_all(self.verdict.ring_settled());
         }
     }
 
@@ -879,7 +918,7 @@ impl Set {
     ) -> Option<Range<u32>> {
         self.verdict.watch(deadline, || {
             // Looked at first: what settles between the two looks is found by the second.
-            let finished = self.is_finished();
+            let finished = self.is_finished() && self.decision().is_some();
             self.log
                 .next(place, most)
                 .or_else(|| finished.then_some(0..0))
@@ -1010,8 +1049,12 @@ impl Log {
     fn push(&self, range: Range<u32>) {
         let place = self.taken.fetch_add(1, Ordering::Relaxed) as usize;
         if place >= Self::FIRST {
+            #[cfg(not(any(loom, shuttle)))]
+            let growing = Column::growing_zeroed;
+            #[cfg(any(loom, shuttle))]
+            let growing = Column::growing;
             self.more
-                .get_or_init(Column::growing)
+                .get_or_init(growing)
                 .reserve(place - Self::FIRST + 1);
         }
         let entry = u64::from(range.start) << 32 | u64::from(range.end);
