@@ -3,6 +3,7 @@ calls from places where they cannot be served.
 """
 
 import asyncio
+import collections.abc
 import functools
 import gc
 import itertools
@@ -353,7 +354,7 @@ def test_a_spawn_that_gets_no_feeder_leaves_no_set_behind(engine, monkeypatch):
 
 
 def test_an_items_object_that_shrank_gives_outcomes_without_items(engine):
-    class Items:
+    class Items(collections.abc.Sequence):
         size = 3
 
         def __len__(self):

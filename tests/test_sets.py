@@ -1,8 +1,12 @@
 """The sentences of semantics.md under "Sets"."""
 
+import array
+import collections.abc
+import enum
 import gc
 import itertools
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -26,7 +30,7 @@ def test_the_count_comes_from_count(engine, count):
 def test_the_length_of_items_is_taken_once_when_the_set_is_created(held):
     """From `items=` (its length is taken once, when the set is created)."""
 
-    class Items:
+    class Items(collections.abc.Sequence):
         lengths = 0
 
         def __len__(self):
@@ -67,6 +71,101 @@ def test_arrays_are_shared(held):
     items[2] = 99
     body.release_all()
     assert instances.result(timeout=LIMIT) == [0, 10, 990]
+
+
+class Series:
+    """As in pandas: what is in the brackets is a label, not a position."""
+
+    def __init__(self, values):
+        self.values = dict(zip(range(len(values) - 1, -1, -1), values, strict=True))
+
+    def __len__(self):
+        return len(self.values)
+
+    def __iter__(self):
+        return iter(self.values.values())
+
+    def __getitem__(self, label):
+        return self.values[label]
+
+
+class Doubled(list):
+    """A list that iterates in its own way."""
+
+    def __iter__(self):
+        return (2 * item for item in super().__iter__())
+
+
+class OldSequence:
+    """One that knows nothing but `__getitem__`."""
+
+    def __getitem__(self, index):
+        return ["a", "b"][index]
+
+
+NO_SEQUENCES = {
+    "labels": Series([100, 200, 300]),
+    "an Enum": enum.Enum("Colour", ["RED", "GREEN"]),
+    "a list that iterates otherwise": Doubled([1, 2]),
+    "a mapping": {1: "a", 2: "b"},
+    "a mapping proxy": types.MappingProxyType({0: 5, 1: 6}),
+    "a set": {7, 8, 9},
+    "a view": {1: "a"}.values(),
+    "__getitem__ alone": OldSequence(),
+}
+
+
+@pytest.mark.parametrize("items", NO_SEQUENCES.values(), ids=NO_SEQUENCES)
+def test_what_is_no_sequence_is_iterated_over_once_as_by_the_builtin_map(engine, items):
+    """Like map(), on all workers."""
+    expected = list(map(repr, items))
+    assert shoal.map(repr, items, engine=engine) == expected
+    assert shoal.spawn(repr, items, engine=engine).result(timeout=LIMIT) == expected
+    if hasattr(items, "__len__"):
+        with pytest.raises(shoal.CountError, match=f"minimum={len(expected) + 1}"):
+            shoal.spawn(repr, items, minimum=len(expected) + 1, engine=engine)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [array.array("d", [1, 2]), memoryview(b"ab"), np.arange(4)[::2], "ab", b"ab", collections.UserList([1, 2])],
+    ids=lambda items: type(items).__name__,
+)
+def test_arrays_and_sequences_are_looked_into_by_position(engine, items):
+    """Its length is taken once, when the set is created; arrays shared."""
+    assert shoal.map(repr, items, engine=engine) == list(map(repr, items))
+    assert shoal.spawn(repr, items, engine=engine).result(timeout=LIMIT) == list(map(repr, items))
+
+
+def test_what_is_iterated_over_is_not_asked_for_its_length(engine):
+    """Like map(), on all workers."""
+
+    class Items(OldSequence):
+        asked = 0
+
+        def __len__(self):
+            self.asked += 1
+            return -1
+
+    items = Items()
+    assert shoal.map(str, items, engine=engine) == ["a", "b"]
+    assert shoal.spawn(str, items, engine=engine).result(timeout=LIMIT) == ["a", "b"]
+    assert items.asked == 0
+
+
+def test_what_iterating_over_items_raises_is_raised(engine):
+    """Like map(), on all workers."""
+
+    class Items:
+        def __iter__(self):
+            raise ValueError("not today")
+
+    for call in (shoal.map, shoal.spawn):
+        with pytest.raises(ValueError, match="not today"):
+            call(abs, Items(), engine=engine)
+        with pytest.raises(TypeError, match="items is int, which cannot be iterated over"):
+            call(abs, 5, engine=engine)
+    assert nothing_was_created(engine)
 
 
 def test_the_count_comes_from_a_function_of_the_cases_variables(engine):

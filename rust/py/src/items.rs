@@ -6,9 +6,7 @@ use pyo3::{
     ffi,
     prelude::*,
     sync::PyOnceLock,
-    types::{
-        PyDict, PyFrozenSet, PyList, PyRange, PyRangeMethods, PySet, PySlice, PyString, PyTuple,
-    },
+    types::{PyIterator, PyList, PyRange, PyRangeMethods, PySequence, PySlice, PyTuple},
 };
 use shoal_core::Column;
 
@@ -21,7 +19,7 @@ use crate::{
 pub(crate) enum Items {
     /// Each gets its index.
     Index,
-    /// A tuple, which cannot change: the caller's, the copy of a list, or what was drawn from something without an order.
+    /// A tuple, which cannot change: the caller's, the copy of a list, or what was drawn by iterating.
     Tuple(Py<PyTuple>),
     /// Computed.
     Range { start: i64, step: i64 },
@@ -34,7 +32,7 @@ pub(crate) enum Given {
     /// So many, all there.
     Sized(Items, u64),
     /// One after the other, nobody knows how many.
-    Iterator(Py<PyAny>),
+    Iterator(Py<PyIterator>),
 }
 
 impl Items {
@@ -61,36 +59,18 @@ impl Items {
                 length(items)?,
             ));
         }
-        let is_unordered = items.is_instance_of::<PyDict>()
-            || items.is_instance_of::<PySet>()
-            || items.is_instance_of::<PyFrozenSet>();
-        if !is_unordered
-            && items.hasattr("__getitem__")?
-            && items.hasattr("__len__")?
-            && !is_mapping(items)?
-        {
+        if is_indexed(items) {
             let count = length(items)?;
             return Ok(Given::Sized(Self::Shared(items.clone().unbind()), count));
         }
-        if items.hasattr("__len__")? {
-            return Self::drawn(items).map(|(items, count)| Given::Sized(items, count));
+        let iterator = iterator_of(items)?;
+        if items
+            .get_type()
+            .hasattr(pyo3::intern!(items.py(), "__len__"))?
+        {
+            return Self::drawn(&iterator).map(|(items, count)| Given::Sized(items, count));
         }
-        match items.try_iter() {
-            Ok(iterator) => Ok(Given::Iterator(iterator.into_any().unbind())),
-            Err(error) if items.hasattr("__aiter__")? => {
-                drop(error);
-                Err(PyTypeError::new_err(
-                    "items is an async iterator, which on=\"workers\" cannot read; collect it into a list first",
-                ))
-            }
-            Err(error) => {
-                drop(error);
-                let kind = items.get_type().name()?.to_string();
-                Err(PyTypeError::new_err(format!(
-                    "items is {kind}, which cannot be iterated over; pass a list, a range, an array or an iterator, or count=n for indices"
-                )))
-            }
-        }
+        Ok(Given::Iterator(iterator.unbind()))
     }
 
     /// No items.
@@ -98,11 +78,16 @@ impl Items {
         Self::Tuple(PyTuple::empty(py).unbind())
     }
 
-    /// All that something yields.
-    pub(crate) fn drawn(items: &Bound<'_, PyAny>) -> PyResult<(Self, u64)> {
-        let each = items.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    /// All that an iterator yields.
+    pub(crate) fn drawn(iterator: &Bound<'_, PyIterator>) -> PyResult<(Self, u64)> {
+        // Not collected, for that would ask for a length.
+        let mut each = Vec::new();
+        for item in iterator.clone() {
+            each.push(item?);
+        }
         let count = each.len() as u64;
-        Ok((Self::Tuple(PyTuple::new(items.py(), each)?.unbind()), count))
+        let each = PyTuple::new(iterator.py(), each)?;
+        Ok((Self::Tuple(each.unbind()), count))
     }
 
     /// The item of an index that the set was made with.
@@ -151,8 +136,32 @@ fn length(items: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
 }
 
-fn is_mapping(items: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(items.hasattr("keys")? && !items.is_instance_of::<PyString>())
+/// Whether `items[0]`, `items[1]`, ... are what iterating would give: so it is for arrays, and for what says that it is a sequence. A list's
+/// or tuple's subclass may iterate as it likes, and elsewhere a key need not be a position: those are iterated over, as `map` does.
+fn is_indexed(items: &Bound<'_, PyAny>) -> bool {
+    let is_list = items.is_instance_of::<PyList>() || items.is_instance_of::<PyTuple>();
+    !is_list && (is_array(items) || items.cast::<PySequence>().is_ok())
+}
+
+/// `iter(items)`. What that raises is the caller's own; only what knows no iterating at all gets our words.
+fn iterator_of<'py>(items: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let error = match items.try_iter() {
+        Ok(iterator) => return Ok(iterator),
+        Err(error) => error,
+    };
+    let kind = items.get_type();
+    if kind.hasattr("__iter__")? || kind.hasattr("__getitem__")? {
+        return Err(error);
+    }
+    if kind.hasattr("__aiter__")? {
+        return Err(PyTypeError::new_err(
+            "items is an async iterator, which on=\"workers\" cannot read; collect it into a list first",
+        ));
+    }
+    let kind = kind.name()?.to_string();
+    Err(PyTypeError::new_err(format!(
+        "items is {kind}, which cannot be iterated over; pass a list, a range, an array or an iterator, or count=n for indices"
+    )))
 }
 
 /// Arrays export their memory: numpy's, array.array, memoryview.

@@ -497,7 +497,7 @@ pub(crate) fn map<'py>(
                 return Err(PyTypeError::new_err("batch= goes with one iterable"));
             }
             let zipped = py.import("builtins")?.getattr("zip")?.call1(iterables)?;
-            let (items, count) = Items::drawn(&zipped)?;
+            let (items, count) = Items::drawn(&zipped.try_iter()?)?;
             Input::Star(items, count)
         }
         (_, Some(_)) => {
