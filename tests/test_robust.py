@@ -85,6 +85,96 @@ def test_a_gate_that_never_opens_does_not_keep_itself_by_its_callbacks(engine):
     assert gone() is None
 
 
+def alive(kind):
+    gc.collect()
+    return sum(type(known) is kind for known in gc.get_objects())
+
+
+class Owner:
+    """Has a gate that never opens, and is what it would call."""
+
+    def __init__(self, engine):
+        self.gate = shoal.Gate(target=2, engine=engine)
+        self.gate.on_fired(self.fired)
+
+    def fired(self, gate):
+        raise AssertionError("it never opens")
+
+
+def gate_of_a_closure(engine):
+    gate = shoal.Gate(target=2, engine=engine)
+    gate.on_fired(lambda _: gate)
+    gate.arrive()
+
+
+def gate_of_its_own_method(engine):
+    gate = shoal.Gate(target=2, engine=engine)
+    gate.on_fired(gate.arrive)
+
+
+@pytest.mark.parametrize("make", [Owner, gate_of_a_closure, gate_of_its_own_method])
+def test_a_gate_that_its_own_callback_refers_to_is_collected(engine, make):
+    before = alive(shoal.Gate)
+    make(engine)
+    assert alive(shoal.Gate) <= before
+
+
+def test_a_callback_that_is_taken_back_may_use_its_gate_when_it_goes(engine):
+    class Callback:
+        def __call__(self):
+            raise AssertionError("it was taken back")
+
+        def __del__(self):
+            gate.on_fired(print)
+
+    gate = shoal.Gate(target=2, engine=engine)
+    number = gate._on_decided(Callback())
+    in_thread(lambda: gate._forget(number)).join_result()
+
+
+def test_a_gate_that_somebody_still_has_keeps_its_callbacks(engine):
+    called = threading.Event()
+    gate = shoal.Gate(target=1, engine=engine)
+    gate.on_fired(lambda _: called.set())
+    gc.collect()
+    gate.arrive()
+    assert called.wait(LIMIT)
+
+
+VALUES = {
+    "its handle": (shoal.InstanceSet, lambda: shoal.current().set),
+    "its gate": (shoal.Gate, lambda: shoal.current().set.gate),
+    "its instance": (shoal.Current, lambda: shoal.current()),
+    "its outcomes": (shoal.Outcomes, lambda: iter(shoal.current().set)),
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_set_that_only_its_own_value_refers_to_is_collected(engine, value):
+    kind, make = VALUES[value]
+    before = alive(kind)
+    assert shoal.spawn(lambda _: make(), [1], engine=engine).wait(timeout=LIMIT) == "fired"
+    # A worker may hold the set for a moment after its last instance.
+    eventually(lambda: alive(kind) <= before, "the set being collected")
+
+
+def test_a_set_that_only_what_was_added_to_it_refers_to_is_collected(engine):
+    before = alive(shoal.InstanceSet)
+    instances = shoal.spawn(repr, seal="manual", engine=engine)
+    instances.add(instances)
+    instances.seal()
+    assert instances.wait(timeout=LIMIT) == "fired"
+    del instances
+    eventually(lambda: alive(shoal.InstanceSet) <= before, "the set being collected")
+
+
+def test_the_values_of_a_set_that_somebody_still_has_are_not_collected(engine):
+    instances = shoal.spawn(lambda _: shoal.current().set, [1], engine=engine)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    gc.collect()
+    assert [value.id for value in instances.result()] == [instances.id]
+
+
 def test_a_gate_that_opens_calls_back_also_if_nobody_else_has_it(engine):
     called = threading.Event()
     names = []

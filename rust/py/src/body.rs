@@ -27,6 +27,8 @@ pub(crate) trait Shown {
     fn is_read(&self) {}
     /// Shows the collector which objects it holds.
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
+    /// Gives up the values, where that is safe: the collector found that nobody can reach the set any more.
+    fn clear(&self, _py: Python<'_>) {}
     /// The one object that is the result of all, if there is one.
     fn whole(&self, py: Python<'_>) -> Option<Py<PyAny>>;
     /// Where it runs.
@@ -41,6 +43,22 @@ pub(crate) fn shown(task: &Task) -> &dyn Shown {
         None => body
             .downcast_ref::<Compiled>()
             .expect("every body of the binding is one of the two"),
+    }
+}
+
+/// Shows the collector what a task holds. What others hold too is not this handle's alone: it is not to be collected yet.
+pub(crate) fn visit(task: &Arc<Task>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    if Arc::strong_count(task) == 1 {
+        shown(task).visit(visit)
+    } else {
+        Ok(())
+    }
+}
+
+/// For the collector: breaks cycles that go through the values alone. Finalizers may have made another handle since it looked.
+pub(crate) fn clear(py: Python<'_>, task: &Arc<Task>) {
+    if Arc::strong_count(task) == 1 {
+        shown(task).clear(py);
     }
 }
 

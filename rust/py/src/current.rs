@@ -7,6 +7,7 @@ use std::{
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::PyRuntimeError,
     prelude::*,
     types::{PyDict, PyTuple},
@@ -148,6 +149,15 @@ impl Current {
     #[pyo3(signature = (*items))]
     fn add(&self, py: Python<'_>, items: &Bound<'_, PyTuple>) -> PyResult<()> {
         body::add(py, &self.task, items)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.scope)?;
+        body::visit(&self.task, &visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        body::clear(py, &self.task);
     }
 
     fn __repr__(&self) -> String {

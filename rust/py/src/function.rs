@@ -337,6 +337,14 @@ impl Shown for Function {
         self.failures.visit(visit)
     }
 
+    fn clear(&self, py: Python<'_>) {
+        // Without the interpreter's lock the engine's record could give out a handle meanwhile.
+        if self.is_serial {
+            self.inputs.clear(py);
+            self.values.iter().for_each(|slot| drop(slot.take(py)));
+        }
+    }
+
     fn whole(&self, _py: Python<'_>) -> Option<Py<PyAny>> {
         None
     }

@@ -1,11 +1,12 @@
 //! Gates: a set's, and those used alone.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Instant,
 };
 
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
 };
@@ -15,10 +16,10 @@ use crate::{
     body::shown,
     engine::{Engine, Inner},
     errors,
-    instances::{InstanceSet, called},
+    instances::InstanceSet,
     names,
     policy::whole_number,
-    python::{call_one, try_attach_worker},
+    python::{Owned, call_none, call_one, try_attach_worker},
     wait::{self, For},
 };
 
@@ -40,8 +41,58 @@ enum Kind {
         gate: Arc<Alone>,
         engine: Arc<Inner>,
         name: Option<String>,
+        callbacks: Arc<Callbacks>,
     },
     OfSet(InstanceSet),
+}
+
+/// What is called when a gate is decided; nothing: it was called, or the collector took it from a gate that never will be.
+#[derive(Clone)]
+struct Callback(Arc<Mutex<Option<Owned<Py<PyAny>>>>>);
+
+impl Callback {
+    fn new(f: Py<PyAny>) -> Self {
+        Self(Arc::new(Mutex::new(Some(Owned::new(f)))))
+    }
+
+    fn take(&self) -> Option<Owned<Py<PyAny>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether nobody will call it any more.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+/// The callbacks of a gate, once more: the collector cannot look into the core's list.
+#[derive(Default)]
+struct Callbacks(Mutex<Vec<Callback>>);
+
+impl Callbacks {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Callback>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives up what was taken back: after the lock, for that may run anything.
+    fn forget(&self) {
+        let mut callbacks = self.lock();
+        let (over, left) = callbacks.drain(..).partition(Callback::is_over);
+        *callbacks = left;
+        drop(callbacks);
+        drop::<Vec<_>>(over);
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Somebody who holds a lock holds the objects too.
+        let Ok(callbacks) = self.0.try_lock() else {
+            return Ok(());
+        };
+        callbacks
+            .iter()
+            .filter_map(|callback| callback.0.try_lock().ok())
+            .try_for_each(|f| f.as_ref().map_or(Ok(()), |f| visit.call(&**f)))
+    }
 }
 
 impl Gate {
@@ -64,20 +115,55 @@ impl Gate {
             Kind::OfSet(instances) => instances.engine(),
         }
     }
+
+    /// Has `call` called with `f` and the decision.
+    fn ask(
+        &self,
+        f: Py<PyAny>,
+        call: impl FnOnce(&Py<PyAny>, Decision) + Send + 'static,
+    ) -> Option<Asked> {
+        let callback = Callback::new(f);
+        let mine = callback.clone();
+        let call = Box::new(move |decision| {
+            if let Some(f) = mine.take() {
+                call(&f, decision);
+            }
+        });
+        match &self.kind {
+            Kind::Alone {
+                gate, callbacks, ..
+            } => {
+                let asked = gate.on_decided(call);
+                if asked.is_some() {
+                    callbacks.lock().push(callback);
+                }
+                asked
+            }
+            Kind::OfSet(instances) => instances.set().on_decided(call),
+        }
+    }
 }
 
 /// What a continuation knows of its gate: a gate of its own it must not keep, or one that never opens would keep itself.
 enum Seen {
-    Alone(Weak<Alone>, Arc<Inner>, Option<String>),
+    Alone(Weak<Alone>, Arc<Inner>, Option<String>, Arc<Callbacks>),
     OfSet(InstanceSet),
 }
 
 impl Seen {
     fn of(kind: &Kind) -> Self {
         match kind {
-            Kind::Alone { gate, engine, name } => {
-                Self::Alone(Arc::downgrade(gate), Arc::clone(engine), name.clone())
-            }
+            Kind::Alone {
+                gate,
+                engine,
+                name,
+                callbacks,
+            } => Self::Alone(
+                Arc::downgrade(gate),
+                Arc::clone(engine),
+                name.clone(),
+                Arc::clone(callbacks),
+            ),
             Kind::OfSet(instances) => Self::OfSet(instances.clone()),
         }
     }
@@ -85,10 +171,11 @@ impl Seen {
     /// The gate that fired.
     fn kind(self) -> Option<Kind> {
         Some(match self {
-            Self::Alone(gate, engine, name) => Kind::Alone {
+            Self::Alone(gate, engine, name, callbacks) => Kind::Alone {
                 gate: gate.upgrade()?,
                 engine,
                 name,
+                callbacks,
             },
             Self::OfSet(instances) => Kind::OfSet(instances),
         })
@@ -96,11 +183,25 @@ impl Seen {
 }
 
 /// Calls a continuation; what it raises goes where Python sends what nobody can catch.
-pub(crate) fn call_back<'py>(py: Python<'py>, f: Py<PyAny>, argument: PyResult<Bound<'py, PyAny>>) {
-    let f = f.into_bound(py);
-    if let Err(error) = argument.and_then(|argument| call_one(&f, &argument)) {
-        error.write_unraisable(py, Some(&f));
+pub(crate) fn call_back<'py>(
+    py: Python<'py>,
+    f: &Py<PyAny>,
+    argument: PyResult<Bound<'py, PyAny>>,
+) {
+    let f = f.bind(py);
+    if let Err(error) = argument.and_then(|argument| call_one(f, &argument)) {
+        error.write_unraisable(py, Some(f));
     }
+}
+
+/// Calls a function without arguments from a worker.
+pub(crate) fn called(f: &Py<PyAny>) {
+    try_attach_worker(|py| {
+        let f = f.bind(py);
+        if let Err(error) = call_none(f) {
+            error.write_unraisable(py, Some(f));
+        }
+    });
 }
 
 #[pymethods]
@@ -124,7 +225,12 @@ impl Gate {
         let calls = Arc::clone(engine.core.executor());
         let gate = Alone::new(target, calls).map_err(errors::raised)?;
         Ok(Self {
-            kind: Kind::Alone { gate, engine, name },
+            kind: Kind::Alone {
+                gate,
+                engine,
+                name,
+                callbacks: Arc::default(),
+            },
         })
     }
 
@@ -208,19 +314,15 @@ impl Gate {
     fn on_fired(&self, f: Py<PyAny>) -> PyResult<()> {
         self.engine().check()?;
         let seen = Seen::of(&self.kind);
-        let call = Box::new(move |decision: Decision| {
+        self.ask(f, move |f, decision| {
             if decision == Decision::Fired
                 && let Some(kind) = seen.kind()
             {
-                try_attach_worker(move |py| {
+                try_attach_worker(|py| {
                     call_back(py, f, Bound::new(py, Gate { kind }).map(Bound::into_any));
                 });
             }
         });
-        match &self.kind {
-            Kind::Alone { gate, .. } => gate.on_decided(call),
-            Kind::OfSet(instances) => instances.set().on_decided(call),
-        };
         Ok(())
     }
 
@@ -234,11 +336,7 @@ impl Gate {
     /// For `await`: calls `f()` once, on a worker, when it is decided. A number to take that back by, where it is not too late.
     fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
         self.engine().check()?;
-        let call = Box::new(move |_: Decision| called(f));
-        let asked = match &self.kind {
-            Kind::Alone { gate, .. } => gate.on_decided(call),
-            Kind::OfSet(instances) => instances.set().on_decided(call),
-        };
+        let asked = self.ask(f, |f, _| called(f));
         Ok(asked.map(|Asked(number)| number))
     }
 
@@ -248,6 +346,32 @@ impl Gate {
             Kind::Alone { gate, .. } => gate.forget(Asked(number)),
             Kind::OfSet(instances) => instances.set().forget(Asked(number)),
         });
+        if let Kind::Alone { callbacks, .. } = &self.kind {
+            callbacks.forget();
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.kind {
+            // What others hold too is not this one's alone: it is not to be collected yet.
+            Kind::Alone {
+                gate, callbacks, ..
+            } if Arc::strong_count(gate) == 1 => callbacks.visit(&visit),
+            Kind::Alone { .. } => Ok(()),
+            Kind::OfSet(instances) => instances.visit(&visit),
+        }
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        match &self.kind {
+            Kind::Alone { callbacks, .. } => {
+                let unreachable = std::mem::take(&mut *callbacks.lock());
+                for callback in unreachable {
+                    drop(callback.take());
+                }
+            }
+            Kind::OfSet(instances) => instances.clear(py),
+        }
     }
 
     fn __repr__(&self) -> String {

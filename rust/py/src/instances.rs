@@ -20,9 +20,9 @@ use crate::{
     case::Case,
     engine::Inner,
     errors::{self, SetCancelled, SetFailed, SetTimedOut},
-    gate::{Gate, call_back},
+    gate::{Gate, call_back, called},
     names, policy,
-    python::{call_none, try_attach_worker},
+    python::{Owned, try_attach_worker},
     wait::{self, For},
 };
 
@@ -105,6 +105,18 @@ impl InstanceSet {
         match &self.0 {
             Held::Task(task) => shown(task).engine(),
             Held::Record(_, engine) => engine,
+        }
+    }
+
+    /// Shows the collector what it holds.
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.task().map_or(Ok(()), |task| body::visit(task, visit))
+    }
+
+    /// Gives up what may hold it, where the collector found that nobody else does.
+    pub(crate) fn clear(&self, py: Python<'_>) {
+        if let Some(task) = self.task() {
+            body::clear(py, task);
         }
     }
 
@@ -497,10 +509,10 @@ impl InstanceSet {
     /// Calls `f(set)` once, on a worker, when the gate is decided.
     fn on_decided(&self, f: Py<PyAny>) -> PyResult<()> {
         self.engine().check()?;
-        let instances = self.clone();
+        let (f, instances) = (Owned::new(f), self.clone());
         self.set().on_decided(Box::new(move |_| {
-            try_attach_worker(move |py| {
-                call_back(py, f, Bound::new(py, instances).map(Bound::into_any));
+            try_attach_worker(|py| {
+                call_back(py, &f, Bound::new(py, instances).map(Bound::into_any));
             });
         }));
         Ok(())
@@ -588,14 +600,16 @@ impl InstanceSet {
     /// For `await`: calls `f()` once, on a worker, when the gate is decided. A number to take that back by, where it is not too late.
     fn _on_decided(&self, f: Py<PyAny>) -> PyResult<Option<u64>> {
         self.engine().check()?;
-        let asked = self.set().on_decided(Box::new(move |_| called(f)));
+        let f = Owned::new(f);
+        let asked = self.set().on_decided(Box::new(move |_| called(&f)));
         Ok(asked.map(|Asked(number)| number))
     }
 
     /// For `async for`: calls `f()` once, on a worker, when something settles.
     fn _on_settled(&self, f: Py<PyAny>) -> PyResult<u64> {
         self.engine().check()?;
-        Ok(self.set().on_settled(Box::new(move || called(f))).0)
+        let f = Owned::new(f);
+        Ok(self.set().on_settled(Box::new(move || called(&f))).0)
     }
 
     /// Takes back what was to be called.
@@ -604,24 +618,15 @@ impl InstanceSet {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.0 {
-            // What others hold too is not this handle's alone: it is not to be collected yet.
-            Held::Task(task) if Arc::strong_count(task) == 1 => shown(task).visit(&visit),
-            _ => Ok(()),
-        }
+        self.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.clear(py);
     }
 }
 
-/// Calls a function without arguments from a worker.
-pub(crate) fn called(f: Py<PyAny>) {
-    try_attach_worker(move |py| {
-        let f = f.into_bound(py);
-        if let Err(error) = call_none(&f) {
-            error.write_unraisable(py, Some(&f));
-        }
-    });
-}
-
+/// How far somebody has read the log of a set.
 struct Reader {
     place: Place,
     ready: Range<u32>,
@@ -647,6 +652,14 @@ impl Outcomes {
             Some(Some(index)) => self.outcome(py, index),
             _ => Err(PyStopIteration::new_err(())),
         }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.instances.visit(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.instances.clear(py);
     }
 
     /// For `async for`: the outcomes that are there, a stretch of them; none yet is an empty list, None says that no more will come.

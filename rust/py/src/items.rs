@@ -199,6 +199,12 @@ impl Inputs {
         }
     }
 
+    /// Gives up what was added.
+    pub(crate) fn clear(&self, py: Python<'_>) {
+        let added = self.added.iter().flat_map(Column::iter);
+        added.for_each(|slot| drop(slot.take(py)));
+    }
+
     pub(crate) fn get<'py>(&self, py: Python<'py>, index: u32) -> PyResult<Bound<'py, PyAny>> {
         match &self.added {
             Some(added) if index >= self.first_count => Ok(added
