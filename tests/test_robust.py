@@ -377,6 +377,33 @@ def test_async_for_yields_each_outcome_once_however_they_come(engine):
     assert first == again
 
 
+def test_async_for_over_what_is_all_there_lets_other_tasks_and_timeouts_run(engine):
+    async def main():
+        instances = shoal.spawn(shoal.kernels.noop, count=3_000_000, engine=engine)
+        instances.wait()
+        seen = turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def read():
+            nonlocal seen
+            async for _ in instances:
+                seen += 1
+
+        task = asyncio.create_task(other())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(read(), 0.05)
+        task.cancel()
+        assert 0 < seen < len(instances)
+        assert turns > 1
+
+    asyncio.run(main())
+
+
 def test_an_async_for_that_is_cancelled_leaves_the_set_and_no_callback_behind(held):
     async def main():
         body, instances = held(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from shoal import Gate, GateState, InstanceSet, Outcome
 
 T = TypeVar("T")
+
+TURN = 0.005
+"""Seconds of outcomes one after the other, after which the loop's other tasks have their turn."""
 
 
 @contextlib.contextmanager
@@ -57,6 +61,7 @@ async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
 async def outcomes_of_set(instances: InstanceSet[T]) -> AsyncIterator[Outcome[T]]:
     """`async for outcome in set`: each outcome when it is there."""
     outcomes = instances.as_completed()
+    turn_ends = time.monotonic() + TURN
     while (ready := outcomes._ready()) is not None:
         if not ready:
             with _bell(instances._on_settled, instances._forget) as rung:
@@ -67,3 +72,6 @@ async def outcomes_of_set(instances: InstanceSet[T]) -> AsyncIterator[Outcome[T]
                     await rung
         for outcome in ready:
             yield outcome
+            if time.monotonic() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = time.monotonic() + TURN
