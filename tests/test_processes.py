@@ -121,6 +121,48 @@ def test_a_fork_from_inside_a_body_does_not_hang():
     """)
 
 
+WAYS_TO_END = {
+    "returns": ("return 5", 0),
+    "raises": ("raise ValueError('in the child')", 1),
+    "exits": ("sys.exit(7)", 7),
+    "exits with words": ("sys.exit('in the child')", 1),
+}
+
+
+@needs_fork
+@pytest.mark.parametrize("how", WAYS_TO_END)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "shoal.map(body, [1])",
+        "shoal.map(body, [1], batch=True)",
+        "shoal.map(lambda items: (body(item) for item in items), [1], batch=True)",
+        "shoal.spawn(body, [1]).result()",
+        "shoal.map(lambda item: shoal.map(body, [item])[0], range(1, 3))[:1]",
+    ],
+    ids=["map", "batch", "generator", "spawn", "nested"],
+)
+def test_a_child_that_a_body_forked_ends_where_the_body_ends(call, how):
+    """Processes and forks: neither ever hangs."""
+    ending, code = WAYS_TO_END[how]
+    done = run_script(f"""
+        import os, sys, shoal
+        parent = os.getpid()
+        def body(item):
+            pid = os.fork()
+            if pid == 0:
+                print("child")
+                {ending}
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            return [code] if isinstance(item, list) else code
+        assert {call} == [{code}]
+        assert os.getpid() == parent
+    """)
+    assert set(done.stdout.split()) == {"child"}
+    assert ("in the child" in done.stderr) == ("in the child" in ending)
+    assert ("Traceback" in done.stderr) == (how == "raises")
+
+
 @needs_fork
 def test_a_fork_pool_of_multiprocessing_can_use_shoal():
     """After `os.fork` the default engine starts afresh in the child."""

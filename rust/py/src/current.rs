@@ -50,6 +50,12 @@ impl Frame {
         f(&frame)
     }
 
+    /// Whether the body that runs in it forked, and this is the child.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != generation()
+    }
+
     /// The next instance begins: the scope of the last one is not its.
     #[inline]
     pub(crate) fn begin(&self, index: u32) {
@@ -69,7 +75,7 @@ pub(crate) fn current_task() -> Option<Arc<Task>> {
     INNERMOST.with_borrow(|frame| {
         frame
             .as_ref()
-            .filter(|frame| frame.generation == generation())
+            .filter(|frame| !frame.is_forked())
             .map(|frame| Arc::clone(&frame.task))
     })
 }

@@ -24,6 +24,7 @@ use crate::{
     errors::Cancelled,
     failures::Failures,
     items::Inputs,
+    names::imported,
     python::{
         Context, Entered, Owned, Slot, call_none, call_one, call_star, empty_slots,
         list_from_slots, try_attach_worker,
@@ -97,6 +98,23 @@ impl Setup {
     }
 }
 
+/// What a body's own code gave. In a child that it forked the process ends here: the set, its engine and their locks are the parent's.
+#[inline]
+fn ended_here<R>(py: Python<'_>, frame: &Frame, result: PyResult<R>) -> PyResult<R> {
+    if frame.is_forked() {
+        end_child(py, result.err());
+    }
+    result
+}
+
+#[cold]
+fn end_child(py: Python<'_>, error: Option<PyErr>) -> ! {
+    static END: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let error = error.map(|error| error.into_value(py));
+    drop(imported(py, &END, "shoal._forks", "end_child").and_then(|end| end.call1((error,))));
+    std::process::abort()
+}
+
 /// Whether Python code runs on one core at a time.
 fn is_gil_enabled(py: Python<'_>) -> bool {
     static ENABLED: PyOnceLock<bool> = PyOnceLock::new();
@@ -159,12 +177,15 @@ impl Function {
         set: &Arc<Set>,
         call: &Bound<'_, PyAny>,
         entered: &mut Entered<'_>,
+        frame: &Frame,
         index: u32,
     ) -> Outcome {
+        frame.begin(index);
         let result = self.inputs.with(py, index, |item| match self.shape {
             Shape::Star => call_star(call, item.cast::<PyTuple>()?),
             _ => call_one(call, item),
         });
+        let result = ended_here(py, frame, result);
         match result {
             Ok(value) => {
                 self.values.get(index as usize).fill(value.unbind());
@@ -181,14 +202,24 @@ impl Function {
         }
     }
 
-    fn many(&self, py: Python<'_>, call: &Bound<'_, PyAny>, start: u32, stop: u32) -> PyResult<()> {
-        let values = call_one(call, &self.inputs.batch(py, start, stop)?)?;
+    fn many(
+        &self,
+        py: Python<'_>,
+        call: &Bound<'_, PyAny>,
+        frame: &Frame,
+        start: u32,
+        stop: u32,
+    ) -> PyResult<()> {
+        frame.begin(start);
+        let values = call_one(call, &self.inputs.batch(py, start, stop)?);
+        let values = ended_here(py, frame, values)?;
         let values = match values.cast_into::<PyList>() {
             Ok(list) => list,
             Err(other) => {
                 let other = other.into_inner();
                 if other.hasattr(pyo3::intern!(py, "__iter__"))? {
-                    call_one(py.get_type::<PyList>().as_any(), &other)?.cast_into()?
+                    let list = call_one(py.get_type::<PyList>().as_any(), &other);
+                    ended_here(py, frame, list)?.cast_into()?
                 } else {
                     let kind = other.get_type().name()?.to_string();
                     return Err(PyTypeError::new_err(format!(
@@ -248,17 +279,15 @@ impl Body for Function {
                         chunk.each(|index| self.lost(py, &set, index..index + 1, &error));
                     }
                     (Ok(mut entered), Shape::Batch(most)) => chunk.spans(most, |start, stop| {
-                        frame.begin(start);
-                        let result = self.many(py, call, start, stop);
+                        let result = self.many(py, call, frame, start, stop);
                         match result.and(entered.refresh()) {
                             Ok(()) => Outcome::Completed,
                             Err(error) => self.lost(py, &set, start..stop, &error),
                         }
                     }),
-                    (Ok(mut entered), _) => chunk.each(|index| {
-                        frame.begin(index);
-                        self.one(py, &set, call, &mut entered, index)
-                    }),
+                    (Ok(mut entered), _) => {
+                        chunk.each(|index| self.one(py, &set, call, &mut entered, frame, index));
+                    }
                 }
             });
         });
