@@ -4,7 +4,7 @@ import pickle
 import threading
 
 import pytest
-from steering import LIMIT, eventually, in_thread, settled
+from steering import LIMIT, eventually, in_thread, run_script, settled
 
 import shoal
 
@@ -104,6 +104,40 @@ def test_the_default_engine_is_one():
     before = engine.metrics()["sets"]
     assert shoal.map(abs, [-1]) == [1]
     assert shoal.default_engine().metrics()["sets"] == before + 1
+
+
+def test_closing_the_default_engine_makes_room_for_a_fresh_one():
+    """`default_engine()` serves the module-level calls."""
+    with shoal.default_engine() as closed:
+        case = closed.case()
+        assert shoal.map(abs, [-1]) == [1]
+    assert shoal.map(abs, [-1]) == [1]
+    assert shoal.spawn(abs, [-1]).result(timeout=LIMIT) == [1]
+    assert shoal.Gate(1).arrive()
+    fresh = shoal.default_engine()
+    assert fresh == shoal.default_engine()
+    assert fresh != closed
+    for call in (lambda: shoal.map(abs, [-1], engine=closed), lambda: case.spawn(abs, [-1]), lambda: closed.case()):
+        with pytest.raises(shoal.EngineClosed):
+            call()
+
+
+def test_at_exit_no_engine_takes_the_place_of_the_default_one():
+    """At exit workers are asked to stop."""
+    done = run_script("""
+        import atexit
+        @atexit.register
+        def last():
+            for _ in range(2):
+                try:
+                    shoal.map(abs, [-1])
+                except shoal.EngineClosed:
+                    print("closed")
+                shoal.default_engine().close()
+        import shoal
+        shoal.map(abs, [-1])
+    """)
+    assert done.stdout.split() == ["closed", "closed"]
 
 
 def test_engines_are_apart(make_engine):

@@ -5,7 +5,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicPtr, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) core: core::Engine,
     name: String,
     costs: Mutex<Costs>,
+    /// Its user closed it.
+    is_closed: AtomicBool,
 }
 
 /// What is known of functions, by the code they share. The objects are held, so that no other takes their address.
@@ -45,6 +47,9 @@ const REMEMBERED: usize = 4096;
 /// Engines to be stopped when the process ends.
 static LIVE: SegQueue<Weak<Inner>> = SegQueue::new();
 
+/// The process ends: no engine takes the place of a closed one any more.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
 /// The engine of the module-level calls. Never freed: a call may be looking at it.
 static DEFAULT: AtomicPtr<Arc<Inner>> = AtomicPtr::new(ptr::null_mut());
 
@@ -55,6 +60,7 @@ impl Inner {
             core: core::Engine::new(options)?,
             name,
             costs: Mutex::default(),
+            is_closed: AtomicBool::new(false),
         });
         LIVE.push(Arc::downgrade(&inner));
         Ok(inner)
@@ -65,14 +71,20 @@ impl Inner {
         self.core.check_process().map_err(errors::raised)
     }
 
-    /// The engine of the module-level calls: after a fork a fresh one.
+    /// Nobody needs it any more, though it was the default one.
+    fn is_over(&self) -> bool {
+        self.core.check_process().is_err()
+            || self.is_closed.load(Ordering::Relaxed) && !IS_ENDING.load(Ordering::Relaxed)
+    }
+
+    /// The engine of the module-level calls: a fresh one after a fork, and after somebody closed the last.
     #[expect(unsafe_code, reason = "a pointer that is only ever replaced")]
     pub(crate) fn default(py: Python<'_>) -> PyResult<&'static Arc<Self>> {
         loop {
             let seen = DEFAULT.load(Ordering::Acquire);
             // SAFETY: null, or leaked by us and never freed.
             if let Some(inner) = unsafe { seen.as_ref() }
-                && inner.core.check_process().is_ok()
+                && !inner.is_over()
             {
                 return Ok(inner);
             }
@@ -183,6 +195,7 @@ pub(crate) fn watch_forks() {
 /// At exit: asks all workers to stop, waits a second for them, and leaves them.
 #[pyfunction]
 pub(crate) fn _close_all(py: Python<'_>) {
+    IS_ENDING.store(true, Ordering::Relaxed);
     py.detach(|| {
         let deadline = Instant::now() + Duration::from_secs(1);
         let engines: Vec<_> = std::iter::from_fn(|| LIVE.pop())
@@ -402,6 +415,7 @@ impl Engine {
                 "close() inside one of the engine's own bodies would wait for itself; close it from outside",
             ));
         }
+        self.inner.is_closed.store(true, Ordering::Relaxed);
         let sets = self.inner.core.shut();
         for set in &sets {
             py.detach(|| if cancel { set.cancel() } else { set.seal() });
