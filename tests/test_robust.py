@@ -233,6 +233,28 @@ def test_what_a_body_puts_into_a_threading_local_is_there_for_the_next_set(make_
     eventually(seen, "the worker seeing its own value")
 
 
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_bodies_on_workers_are_seen_by_the_hooks_of_threading(make_engine, kind):
+    seen = set()
+
+    def hook(frame, event, argument):
+        if frame.f_code is body.__code__:
+            seen.add(threading.get_ident())
+
+    def body(index):
+        return threading.get_ident()
+
+    get, put = getattr(threading, f"get{kind}"), getattr(threading, f"set{kind}")
+    before = get()
+    put(hook)
+    try:
+        instances = shoal.spawn(body, count=2, engine=make_engine(workers=1))
+        threads = in_thread(lambda: instances.result(timeout=LIMIT)).join_result()
+    finally:
+        put(before)
+    assert set(threads) == seen
+
+
 def test_setup_runs_once_in_each_thread_and_what_it_makes_lasts(make_engine):
     engine = make_engine(workers=2)
     local = threading.local()

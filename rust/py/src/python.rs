@@ -248,9 +248,25 @@ pub(crate) fn try_attach_worker<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R>
                     std::mem::forget(older);
                 }
             });
+            if let Err(error) = take_hooks(py) {
+                error.write_unraisable(py, None);
+            }
         }
         f(py)
     })
+}
+
+/// The hooks of debuggers and of coverage that `threading` gives to each new thread of its own.
+fn take_hooks(py: Python<'_>) -> PyResult<()> {
+    let (threading, sys) = (py.import("threading")?, py.import("sys")?);
+    let trace = threading.call_method0("gettrace")?;
+    let profile = threading.call_method0("getprofile")?;
+    for (set, hook) in [("setprofile", profile), ("settrace", trace)] {
+        if !hook.is_none() {
+            sys.call_method1(set, (hook,))?;
+        }
+    }
+    Ok(())
 }
 
 /// The caller's `contextvars`, for bodies to run in copies of.
