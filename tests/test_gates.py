@@ -130,6 +130,15 @@ def test_on_decided_is_called_also_when_already_decided(engine):
     assert [s.id for s in seen] == [instances.id]
 
 
+@pytest.mark.parametrize("wrong", [None, 5, "print"], ids=repr)
+def test_a_continuation_that_cannot_be_called_is_refused_at_once(engine, wrong):
+    """The continuation runs exactly once."""
+    instances = shoal.spawn(abs, count=1, engine=engine)
+    for ask in (shoal.Gate(1, engine=engine).on_fired, instances.gate.on_fired, instances.on_decided):
+        with pytest.raises(TypeError, match=f"takes a function of the (gate|set), not {wrong!r}"):
+            ask(wrong)
+
+
 def test_an_undecidable_join_is_decided_at_once(held):
     """An undecidable join is decided at once: when fewer can still complete than are needed, the gate fails there
     and then.

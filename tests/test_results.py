@@ -227,6 +227,44 @@ def test_result_of_a_cancelled_set_raises_setcancelled(held):
     assert sorted(caught.value.errors) == [1]
 
 
+def test_setfailed_names_the_first_error(engine):
+    """`result()` of a failed set raises `SetFailed`."""
+
+    def body(index):
+        if index == 2:
+            raise ValueError("no such page")
+
+    def items():
+        yield 0
+        raise OSError("gone")
+
+    failed = shoal.spawn(body, count=3, on_failure="fail_late", engine=engine)
+    with pytest.raises(shoal.SetFailed) as caught:
+        failed.result(timeout=LIMIT)
+    words = "1 failed of 3; first: instance 2: ValueError: no such page"
+    assert str(caught.value) == f"set {failed.id} failed: {words}"
+    fed = shoal.spawn(body, items(), name="pages", engine=engine)
+    with pytest.raises(
+        shoal.SetFailed, match=rf"^set {fed.id} \(pages\) failed: reading its items raised OSError: gone; "
+    ):
+        fed.result(timeout=LIMIT)
+    unmet = shoal.spawn(body, seal="manual", join=shoal.at_least(2), engine=engine)
+    unmet.seal()
+    with pytest.raises(shoal.SetFailed, match=f"^set {unmet.id} failed: no instances$"):
+        unmet.result(timeout=LIMIT)
+
+
+def test_setcancelled_says_how_far_it_came(held):
+    """A cancelled one `SetCancelled`."""
+    body, instances = held(3, workers=1)
+    body.wait_begun(0)
+    instances.cancel()
+    body.release(0)
+    instances.drain(timeout=LIMIT)
+    with pytest.raises(shoal.SetCancelled, match=f"^set {instances.id} was cancelled: 1 completed, 2 cancelled$"):
+        instances.result()
+
+
 def test_the_cause_of_setfailed_is_an_exceptiongroup_of_the_first_100(engine):
     """The cause of `SetFailed` is an `ExceptionGroup` of the first 100, where there are any."""
     instances = shoal.spawn(fail_some, count=300, on_failure="fail_late", engine=engine)

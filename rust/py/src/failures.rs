@@ -66,13 +66,10 @@ impl Failures {
         let failure = if self.kept.fetch_add(1, Ordering::Relaxed) < KEPT {
             Failure::Raised(value.clone().unbind())
         } else {
+            let (type_name, message) = words(value);
             Failure::Brief {
-                type_name: value
-                    .get_type()
-                    .fully_qualified_name()
-                    .map_or_else(|_| "Exception".into(), |name| name.to_string()),
-                message: call_one(py.get_type::<PyString>().as_any(), value)
-                    .map_or_else(|_| "<its str() raised>".into(), |text| text.to_string()),
+                type_name,
+                message,
                 location: location(py, error).unwrap_or_default(),
             }
         };
@@ -166,6 +163,25 @@ impl Failures {
             }
         }
         Ok(all)
+    }
+}
+
+/// Type and message.
+fn words(error: &Bound<'_, PyBaseException>) -> (String, String) {
+    let type_name = error
+        .get_type()
+        .fully_qualified_name()
+        .map_or_else(|_| "Exception".into(), |name| name.to_string());
+    let message = call_one(error.py().get_type::<PyString>().as_any(), error)
+        .map_or_else(|_| "<its str() raised>".into(), |text| text.to_string());
+    (type_name, message)
+}
+
+/// As the last line of a traceback.
+pub(crate) fn line(error: &Bound<'_, PyBaseException>) -> String {
+    match words(error) {
+        (type_name, message) if message.is_empty() => type_name,
+        (type_name, message) => format!("{type_name}: {message}"),
     }
 }
 

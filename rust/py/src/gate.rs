@@ -182,6 +182,17 @@ impl Seen {
     }
 }
 
+/// Now, where who passed it is told: on a worker it could only be reported.
+pub(crate) fn check_callable(f: &Bound<'_, PyAny>, takes: &str) -> PyResult<()> {
+    if f.is_callable() {
+        return Ok(());
+    }
+    let shown = f
+        .repr()
+        .map_or_else(|_| "that".into(), |text| text.to_string());
+    Err(PyTypeError::new_err(format!("{takes}, not {shown}")))
+}
+
 /// Calls a continuation; what it raises goes where Python sends what nobody can catch.
 pub(crate) fn call_back<'py>(
     py: Python<'py>,
@@ -311,10 +322,11 @@ impl Gate {
     }
 
     /// Calls `f(gate)` once, on a worker, when it fires.
-    fn on_fired(&self, f: Py<PyAny>) -> PyResult<()> {
+    fn on_fired(&self, f: &Bound<'_, PyAny>) -> PyResult<()> {
+        check_callable(f, "on_fired() takes a function of the gate")?;
         self.engine().check()?;
         let seen = Seen::of(&self.kind);
-        self.ask(f, move |f, decision| {
+        self.ask(f.clone().unbind(), move |f, decision| {
             if decision == Decision::Fired
                 && let Some(kind) = seen.kind()
             {

@@ -20,7 +20,8 @@ use crate::{
     case::Case,
     engine::Inner,
     errors::{self, SetCancelled, SetFailed, SetTimedOut},
-    gate::{Gate, call_back, called},
+    failures::{self, Failures},
+    gate::{Gate, call_back, called, check_callable},
     names, policy,
     python::{Owned, try_attach_worker},
     wait::{self, For},
@@ -179,12 +180,17 @@ impl InstanceSet {
                 "only the record of this set is kept",
             ));
         };
-        let text = format!(
-            "{} is {}: {}",
-            self.title(),
-            decision.name(),
-            self.counted()
-        );
+        let how = match decision {
+            Decision::Cancelled => "was cancelled",
+            Decision::TimedOut => "timed out",
+            _ => "failed",
+        };
+        let why = match decision {
+            Decision::Failed => self.first_failure(py, body.failures())?,
+            _ => None,
+        };
+        let why = why.unwrap_or_else(|| self.counted());
+        let text = format!("{} {how}: {why}", self.title());
         let arguments = (text, counts, errors.clone(), values);
         Ok(match decision {
             Decision::Cancelled => SetCancelled::new_err(unbound(arguments)),
@@ -209,6 +215,29 @@ impl InstanceSet {
                 error
             }
         })
+    }
+
+    /// What made it fail, where something raised.
+    fn first_failure(&self, py: Python<'_>, failures: &Failures) -> PyResult<Option<String>> {
+        if let Some(cause) = failures.of_feeder() {
+            let raised = failures::line(cause.bind(py));
+            return Ok(Some(format!(
+                "reading its items raised {raised}; {}",
+                self.counted()
+            )));
+        }
+        let Some(index) = failures.first() else {
+            return Ok(None);
+        };
+        let Some(first) = failures.get(py, index)? else {
+            return Ok(None);
+        };
+        Ok(Some(format!(
+            "{} failed of {}; first: instance {index}: {}",
+            self.set().counts().failed,
+            self.set().len(),
+            failures::line(first.bind(py).cast()?)
+        )))
     }
 
     fn title(&self) -> String {
@@ -507,9 +536,10 @@ impl InstanceSet {
     }
 
     /// Calls `f(set)` once, on a worker, when the gate is decided.
-    fn on_decided(&self, f: Py<PyAny>) -> PyResult<()> {
+    fn on_decided(&self, f: &Bound<'_, PyAny>) -> PyResult<()> {
+        check_callable(f, "on_decided() takes a function of the set")?;
         self.engine().check()?;
-        let (f, instances) = (Owned::new(f), self.clone());
+        let (f, instances) = (Owned::new(f.clone().unbind()), self.clone());
         self.set().on_decided(Box::new(move |_| {
             try_attach_worker(|py| {
                 call_back(py, &f, Bound::new(py, instances).map(Bound::into_any));
