@@ -1,6 +1,7 @@
 """Engine and Case of api.md: their lives, events, metrics, ticks and limits; and the tree of errors."""
 
 import pickle
+import re
 import threading
 
 import pytest
@@ -138,6 +139,87 @@ def test_at_exit_no_engine_takes_the_place_of_the_default_one():
         shoal.map(abs, [-1])
     """)
     assert done.stdout.split() == ["closed", "closed"]
+
+
+def test_numbers_outside_their_bounds_are_refused_with_both_named(engine):
+    """Messages name the value that was wrong, the bound it broke, and what to do."""
+    gate = shoal.Gate(5, engine=engine)
+    instances = shoal.spawn(abs, count=3, engine=engine)
+    wrong = {
+        "max_instances=-1 is outside 0 to 4294967295": lambda: shoal.Engine(limits=shoal.Limits(-1)),
+        "max_instances=4294967296 is outside 0 to 4294967295": lambda: shoal.Engine(limits=shoal.Limits(2**32)),
+        "max_case_instances=-1 is outside 0 to 2**64 - 1": lambda: shoal.Engine(limits=shoal.Limits(1, -1)),
+        "retain=-1 is outside 0 to 4294967295": lambda: shoal.Engine(retain=-1),
+        "workers=0 is outside 1 to 4096": lambda: shoal.Engine(workers=0),
+        "since=-1 is outside 0 to 2**64 - 1": lambda: engine.events(-1),
+        "n=-1 is outside 1 to 2**64 - 1": lambda: gate.arrive(-1),
+        "n=0 is outside 1 to 2**64 - 1": lambda: gate.arrive(0),
+        "target=-1 is outside 1 to 2**64 - 1": lambda: shoal.Gate(-1, engine=engine),
+        "target=0 is outside 1 to 2**64 - 1": lambda: shoal.Gate(0, engine=engine),
+        "3 instances are fewer than minimum=4294967296": lambda: shoal.spawn(
+            abs, count=3, minimum=2**32, engine=engine
+        ),
+        f"no instance {2**63} in a set of 3": lambda: instances.status(2**63),
+        "no instance -1 in a set of 3": lambda: instances.status(-1),
+    }
+    for words, call in wrong.items():
+        with pytest.raises((ValueError, IndexError), match=re.escape(words)):
+            call()
+    assert len(shoal.spawn(abs, count=3, maximum=2**32, engine=engine)) == 3
+
+
+def test_what_is_no_number_is_refused_where_one_is_meant(engine):
+    """Messages name the value that was wrong, the bound it broke, and what to do."""
+    gate = shoal.Gate(5, engine=engine)
+    instances = shoal.spawn(abs, count=3, engine=engine)
+    wrong = {
+        "max_instances is an int, not True": lambda: shoal.Engine(limits=shoal.Limits(True)),
+        "limits is shoal.Limits(max_instances=..., max_case_instances=...), not int": lambda: shoal.Engine(limits=5),
+        "retain is an int, not None": lambda: shoal.Engine(retain=None),
+        "since is an int, not True": lambda: engine.events(True),
+        "n is an int, not True": lambda: gate.arrive(True),
+        "n is an int, not None": lambda: gate.arrive(None),
+        "target is an int, not True": lambda: shoal.Gate(True, engine=engine),
+        "target is an int, not None": lambda: shoal.Gate(None, engine=engine),
+        "index is an int, not True": lambda: instances.status(True),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(TypeError, match=re.escape(words)):
+            call()
+    for make in (shoal.at_least, shoal.tolerate):
+        with pytest.raises(shoal.JoinError, match="fraction is a number between 0 and 1, not True"):
+            make(fraction=True)
+    assert gate.arrived == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "is empty"), ("\ud800", "has a lone surrogate")], ids=["empty", "surrogate"]
+)
+def test_names_and_ids_that_nobody_could_read_are_refused(engine, name, words):
+    """Empty ids, lone surrogates and ids above 1 KiB are refused."""
+    for call in (
+        lambda: engine.case(name),
+        lambda: shoal.Engine(name=name),
+        lambda: shoal.Gate(1, name=name, engine=engine),
+        lambda: shoal.spawn(abs, count=1, name=name, engine=engine),
+        lambda: shoal.map(abs, count=1, name=name, engine=engine),
+    ):
+        with pytest.raises(ValueError, match=f"^(id|name).* {words}"):
+            call()
+    with pytest.raises(ValueError, match="id has 1026 bytes; a case's id has 1 to 1024"):
+        engine.case("é" * 513)
+    assert engine.case("é" * 512).id == "é" * 512
+
+
+def test_what_can_be_no_id_is_not_among_the_cases(engine):
+    """`cases[id]`."""
+    engine.case("5")
+    assert "5" in engine.cases
+    for other in (5, None, (1, 2), "\ud800", b"5", []):
+        assert other not in engine.cases
+        with pytest.raises(KeyError) as caught:
+            engine.cases[other]
+        assert caught.value.args == (other,)
 
 
 def test_engines_are_apart(make_engine):

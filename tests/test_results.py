@@ -1,6 +1,7 @@
 """The sentences of semantics.md under "Results", and the options of `map` and `spawn` that shape them."""
 
 import gc
+import itertools
 import pickle
 import threading
 import weakref
@@ -376,6 +377,21 @@ def test_a_batch_that_returns_another_number_of_values_fails_its_instances(make_
     instances = shoal.spawn(lambda items: answer, range(2), batch=2, on_failure="continue", engine=engine)
     assert instances.wait(timeout=LIMIT) == "fired"
     assert instances.counts.failed == 2
+
+
+def test_of_a_batch_body_without_an_end_no_more_is_taken_than_shows_that(make_engine):
+    """The body takes a list of items and returns as many values."""
+    taken = []
+
+    def endless(items):
+        for number in itertools.count():
+            taken.append(number)
+            yield number
+
+    engine = make_engine(workers=1)
+    with pytest.raises(ValueError, match="more than 3 values for 3 items"):
+        shoal.map(endless, range(3), batch=True, chunk=3, engine=engine)
+    assert taken == [0, 1, 2, 3]
 
 
 def test_setup_runs_once_for_each_worker(engine):

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyDict, PyTuple},
+    types::{PyDict, PyString, PyTuple},
 };
 use shoal_core::{Case as Core, Task};
 
@@ -218,19 +218,27 @@ pub(crate) struct Cases {
     pub(crate) engine: Arc<Inner>,
 }
 
+impl Cases {
+    /// What no id can be is no case's.
+    fn find(&self, id: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Core>>> {
+        self.engine.check()?;
+        let id = id.cast::<PyString>().ok();
+        let id = id.and_then(|id| id.to_str().ok());
+        Ok(id.and_then(|id| self.engine.core.find_case(id)))
+    }
+}
+
 #[pymethods]
 impl Cases {
-    fn __getitem__(&self, id: &str) -> PyResult<Case> {
-        self.engine.check()?;
-        match self.engine.core.find_case(id) {
+    fn __getitem__(&self, id: &Bound<'_, PyAny>) -> PyResult<Case> {
+        match self.find(id)? {
             Some(case) => Ok(Case::known(case, Arc::clone(&self.engine))),
-            None => Err(PyKeyError::new_err(id.to_owned())),
+            None => Err(PyKeyError::new_err((id.clone().unbind(),))),
         }
     }
 
-    fn __contains__(&self, id: &str) -> PyResult<bool> {
-        self.engine.check()?;
-        Ok(self.engine.core.find_case(id).is_some())
+    fn __contains__(&self, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.find(id)?.is_some())
     }
 
     fn __len__(&self) -> PyResult<usize> {

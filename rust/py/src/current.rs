@@ -84,6 +84,7 @@ pub(crate) fn current_task() -> Option<Arc<Task>> {
 #[pyclass(frozen, module = "shoal")]
 pub(crate) struct Current {
     task: Arc<Task>,
+    /// Its number in its set, from 0.
     #[pyo3(get)]
     index: u32,
     scope: Py<PyDict>,

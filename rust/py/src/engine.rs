@@ -15,7 +15,7 @@ use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError, PyValueError},
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyInt, PyString},
+    types::{PyDict, PyString},
 };
 use shoal_core::{self as core, Cost, Limits, Options, Phase, Unit};
 
@@ -24,7 +24,7 @@ use crate::{
     errors,
     instances::InstanceSet,
     names::imported,
-    policy::whole_number,
+    policy::{Number, bounded, named},
     wait,
 };
 
@@ -40,6 +40,9 @@ pub(crate) struct Inner {
 /// What is known of functions, by the code they share. The objects are held, so that no other takes their address.
 #[derive(Default)]
 struct Costs(HashMap<usize, (Py<PyAny>, Arc<Cost>)>);
+
+/// Bytes of a case's id, at most.
+const LONGEST_ID: usize = 1024;
 
 /// Functions that are remembered.
 const REMEMBERED: usize = 4096;
@@ -234,37 +237,39 @@ pub(crate) fn default_engine(py: Python<'_>) -> PyResult<Engine> {
 }
 
 fn workers_of(workers: &Bound<'_, PyAny>) -> PyResult<u32> {
-    const MOST: u64 = 4096;
-    match whole_number(workers, "workers") {
-        Ok(n) if (1..=MOST).contains(&n) => Ok(n as u32),
-        Ok(n) => Err(PyValueError::new_err(format!(
-            "workers={n} is outside 1 to {MOST}"
-        ))),
-        Err(text) if workers.is_instance_of::<PyInt>() => Err(PyValueError::new_err(format!(
-            "{text}; workers is 1 to {MOST}"
-        ))),
-        Err(text) => Err(PyTypeError::new_err(text)),
+    Ok(bounded(workers, "workers", 1..=4096)? as u32)
+}
+
+fn limits_of(limits: &Bound<'_, PyAny>) -> PyResult<Limits> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !limits.is_instance(imported(limits.py(), &CLASS, "shoal._states", "Limits")?)? {
+        let kind = limits.get_type().name()?.to_string();
+        return Err(PyTypeError::new_err(format!(
+            "limits is shoal.Limits(max_instances=..., max_case_instances=...), not {kind}"
+        )));
     }
+    let limit = |name: &str, bounds| bounded(&limits.getattr(name)?, name, bounds);
+    Ok(Limits {
+        max_instances: limit("max_instances", 0..=u64::from(u32::MAX))? as u32,
+        max_case_instances: limit("max_case_instances", 0..=u64::MAX)?,
+    })
 }
 
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, workers=None, name=None, limits=None, retain=1000))]
+    #[pyo3(signature = (*, workers=None, name=None, limits=None, retain=Number(None)),
+        text_signature = "(*, workers=None, name=None, limits=None, retain=1000)")]
     fn new(
         py: Python<'_>,
         workers: Option<&Bound<'_, PyAny>>,
-        name: Option<&str>,
+        name: Option<&Bound<'_, PyString>>,
         limits: Option<&Bound<'_, PyAny>>,
-        retain: usize,
+        retain: Number<'_>,
     ) -> PyResult<Self> {
-        let limits = match limits {
-            None => Limits::default(),
-            Some(limits) => Limits {
-                max_instances: limits.getattr("max_instances")?.extract()?,
-                max_case_instances: limits.getattr("max_case_instances")?.extract()?,
-            },
-        };
+        let limits = limits.map_or_else(|| Ok(Limits::default()), limits_of)?;
+        let retain = retain.or(1000, "retain", 0..=u64::from(u32::MAX))? as usize;
+        let name = name.map(|name| named(name, "name")).transpose()?;
         if name.is_some_and(|name| name.contains('\0')) {
             return Err(PyValueError::new_err(
                 "name has a null character, which names of threads cannot have",
@@ -299,12 +304,16 @@ impl Engine {
     fn case(
         &self,
         py: Python<'_>,
-        id: Option<&str>,
+        id: Option<&Bound<'_, PyString>>,
         workflow: Option<String>,
         variables: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Case> {
-        if id.is_some_and(|id| id.is_empty() || id.len() > 1024) {
-            return Err(PyValueError::new_err("a case's id has 1 to 1024 bytes"));
+        let id = id.map(|id| named(id, "id")).transpose()?;
+        if let Some(id) = id.filter(|id| id.len() > LONGEST_ID) {
+            return Err(PyValueError::new_err(format!(
+                "id has {} bytes; a case's id has 1 to {LONGEST_ID}",
+                id.len()
+            )));
         }
         let core = self.inner.core.case(id).map_err(errors::raised)?;
         let variables = match variables {
@@ -342,8 +351,9 @@ impl Engine {
     }
 
     /// The newest records of what happened, as ranges; with `since` those from that number on.
-    #[pyo3(signature = (since=0))]
-    fn events(&self, since: u64) -> PyResult<Vec<Event>> {
+    #[pyo3(signature = (since=Number(None)), text_signature = "($self, since=0)")]
+    fn events(&self, since: Number<'_>) -> PyResult<Vec<Event>> {
+        let since = since.or(0, "since", 0..=u64::MAX)?;
         self.inner.check()?;
         let clock = self.inner.core.executor().clock();
         let (events, _) = self.inner.core.executor().events().read(since);

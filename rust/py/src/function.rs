@@ -26,7 +26,7 @@ use crate::{
     items::Inputs,
     names::imported,
     python::{
-        Context, Entered, Owned, Slot, call_none, call_one, call_star, empty_slots,
+        Context, Entered, Owned, Slot, call_none, call_one, call_star, call_two, empty_slots,
         list_from_slots, try_attach_worker,
     },
     wait,
@@ -96,6 +96,15 @@ impl Setup {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<ThreadId>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first values of something that may have no end.
+fn first<'py>(values: &Bound<'py, PyAny>, most: usize) -> PyResult<Bound<'py, PyList>> {
+    static SLICE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = values.py();
+    let slice = imported(py, &SLICE, "itertools", "islice")?;
+    let values = call_two(slice, values, most.into_pyobject(py)?.as_any())?;
+    Ok(call_one(py.get_type::<PyList>().as_any(), &values)?.cast_into()?)
 }
 
 /// What a body's own code gave. In a child that it forked the process ends here: the set, its engine and their locks are the parent's.
@@ -218,8 +227,8 @@ impl Function {
             Err(other) => {
                 let other = other.into_inner();
                 if other.hasattr(pyo3::intern!(py, "__iter__"))? {
-                    let list = call_one(py.get_type::<PyList>().as_any(), &other);
-                    ended_here(py, frame, list)?.cast_into()?
+                    let list = first(&other, (stop - start) as usize + 1);
+                    ended_here(py, frame, list)?
                 } else {
                     let kind = other.get_type().name()?.to_string();
                     return Err(PyTypeError::new_err(format!(
@@ -229,11 +238,14 @@ impl Function {
                 }
             }
         };
-        if values.len() != (stop - start) as usize {
+        let count = (stop - start) as usize;
+        if values.len() != count {
+            let found = match values.len() {
+                fewer if fewer < count => fewer.to_string(),
+                _ => format!("more than {count}"),
+            };
             return Err(PyValueError::new_err(format!(
-                "a batch body returns as many values as it was given items: {} values for {} items",
-                values.len(),
-                stop - start
+                "a batch body returns as many values as it was given items: {found} values for {count} items"
             )));
         }
         for (index, value) in (start..stop).zip(values.iter()) {

@@ -9,16 +9,17 @@ use pyo3::{
     PyTraverseError, PyVisit,
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
+    types::PyString,
 };
 use shoal_core::{Asked, Decision, Gate as Alone, Task};
 
 use crate::{
     body::shown,
     engine::{Engine, Inner},
-    errors,
+    errors::{self, JoinError},
     instances::InstanceSet,
     names,
-    policy::whole_number,
+    policy::{Number, bounded, named},
     python::{Owned, call_none, call_one, try_attach_worker},
     wait::{self, For},
 };
@@ -223,15 +224,17 @@ impl Gate {
         py: Python<'_>,
         target: &Bound<'_, PyAny>,
         engine: Option<&Bound<'_, Engine>>,
-        name: Option<String>,
+        name: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Self> {
-        let target = whole_number(target, "target").map_err(|text| {
-            if target.is_instance_of::<pyo3::types::PyInt>() {
-                PyValueError::new_err(format!("{text}; a gate's target is 1 or more"))
-            } else {
-                PyTypeError::new_err(text)
+        let target = bounded(target, "target", 1..=u64::MAX).map_err(|error| {
+            match error.is_instance_of::<PyValueError>(py) {
+                // It would never open.
+                true => JoinError::new_err(error.value(py).to_string()),
+                false => error,
             }
         })?;
+        let name = name.map(|name| named(name, "name")).transpose()?;
+        let name = name.map(str::to_owned);
         let engine = Arc::clone(Inner::or_default(py, engine)?);
         let calls = Arc::clone(engine.core.executor());
         let gate = Alone::new(target, calls).map_err(errors::raised)?;
@@ -246,14 +249,12 @@ impl Gate {
     }
 
     /// Counts arrivals; true for the one that opened it.
-    #[pyo3(signature = (n=1))]
-    fn arrive(&self, py: Python<'_>, n: u64) -> PyResult<bool> {
+    #[pyo3(signature = (n=Number(None)), text_signature = "($self, n=1)")]
+    fn arrive(&self, py: Python<'_>, n: Number<'_>) -> PyResult<bool> {
+        let n = n.or(1, "n", 1..=u64::MAX)?;
         self.engine().check()?;
         match &self.kind {
-            Kind::Alone { gate, .. } if n > 0 => Ok(py.detach(|| gate.arrive(n))),
-            Kind::Alone { .. } => Err(PyValueError::new_err(
-                "arrive(0) is no arrival; n is 1 or more",
-            )),
+            Kind::Alone { gate, .. } => Ok(py.detach(|| gate.arrive(n))),
             Kind::OfSet(_) => Err(PyTypeError::new_err(
                 "this is the gate of a set: its instances arrive by settling",
             )),

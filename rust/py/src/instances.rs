@@ -8,7 +8,7 @@ use std::{
 
 use pyo3::{
     PyTraverseError, PyVisit,
-    exceptions::{PyIndexError, PyRuntimeError, PyStopIteration, PyTimeoutError},
+    exceptions::{PyIndexError, PyRuntimeError, PyStopIteration, PyTimeoutError, PyValueError},
     prelude::*,
     sync::PyOnceLock,
     types::{PyDict, PyList, PyTuple},
@@ -399,16 +399,18 @@ impl InstanceSet {
     }
 
     /// The state of one instance.
-    fn status(&self, py: Python<'_>, index: i64) -> PyResult<Py<PyAny>> {
-        let state = u32::try_from(index)
-            .ok()
-            .and_then(|index| self.set().status(index))
-            .ok_or_else(|| {
-                PyIndexError::new_err(format!(
-                    "there is no instance {index} in a set of {}",
-                    self.set().len()
-                ))
-            })?;
+    fn status(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let none = || {
+            PyIndexError::new_err(format!(
+                "there is no instance {index} in a set of {}",
+                self.set().len()
+            ))
+        };
+        let state = match policy::bounded(index, "index", 0..=u64::from(u32::MAX)) {
+            Ok(index) => self.set().status(index as u32).ok_or_else(none)?,
+            Err(error) if error.is_instance_of::<PyValueError>(py) => return Err(none()),
+            Err(error) => return Err(error),
+        };
         names::instance_state(py, state)
     }
 

@@ -1,7 +1,9 @@
 //! Joins and failure policies as Python says them.
 
+use std::ops::RangeInclusive;
+
 use pyo3::{
-    exceptions::PyTypeError,
+    exceptions::{PyTypeError, PyValueError},
     prelude::*,
     types::{PyBool, PyInt, PyString},
 };
@@ -11,10 +13,7 @@ use crate::errors::{self, JoinError};
 
 /// An int that is no bool, 0 or more, below 2**64; else what is wrong with it.
 pub(crate) fn whole_number(value: &Bound<'_, PyAny>, what: &str) -> Result<u64, String> {
-    let shown = || match value.repr() {
-        Ok(text) if text.to_string().len() <= 60 => text.to_string(),
-        _ => "that".into(),
-    };
+    let shown = || brief(value);
     if value.is_instance_of::<PyBool>() || !is_integer(value) {
         let kind = value
             .get_type()
@@ -27,9 +26,95 @@ pub(crate) fn whole_number(value: &Bound<'_, PyAny>, what: &str) -> Result<u64, 
         .map_err(|_| format!("{what}={} is outside 0 to 2**64 - 1", shown()))
 }
 
+/// As `whole_number`, with bounds: a `TypeError` for what is no int, a `ValueError` for one that is outside.
+pub(crate) fn bounded(
+    value: &Bound<'_, PyAny>,
+    what: &str,
+    bounds: RangeInclusive<u64>,
+) -> PyResult<u64> {
+    match whole_number(value, what) {
+        Ok(n) if bounds.contains(&n) => Ok(n),
+        Err(text) if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() => {
+            Err(PyTypeError::new_err(text))
+        }
+        _ => {
+            let most = match *bounds.end() {
+                u64::MAX => "2**64 - 1".into(),
+                most => most.to_string(),
+            };
+            Err(PyValueError::new_err(format!(
+                "{what}={} is outside {} to {most}",
+                brief(value),
+                bounds.start()
+            )))
+        }
+    }
+}
+
+/// An int that may be left out.
+pub(crate) struct Number<'py>(pub(crate) Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Number<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(Some(object.to_owned())))
+    }
+}
+
+impl Number<'_> {
+    /// What was given, or that.
+    pub(crate) fn or(
+        &self,
+        left_out: u64,
+        what: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> PyResult<u64> {
+        let given = self.0.as_ref();
+        given.map_or(Ok(left_out), |given| bounded(given, what, bounds))
+    }
+}
+
+/// A name or an id, which other programs must be able to read.
+pub(crate) fn named<'a>(name: &'a Bound<'_, PyString>, what: &str) -> PyResult<&'a str> {
+    match name.to_str() {
+        Ok("") => Err(PyValueError::new_err(format!(
+            "{what} is empty; leave it out, or give at least one character"
+        ))),
+        Ok(name) => Ok(name),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "{what}={} has a lone surrogate, which no text outside of Python can have",
+            brief(name.as_any())
+        ))),
+    }
+}
+
+/// Its repr, or the beginning of that.
+fn brief(value: &Bound<'_, PyAny>) -> String {
+    const LONGEST: usize = 60;
+    let Ok(text) = value.repr() else {
+        return "that".into();
+    };
+    let text = text.to_string_lossy();
+    match text.char_indices().nth(LONGEST) {
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
 /// Python's int, and what says by `__index__` that it is one, such as numpy's.
 fn is_integer(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyInt>() || value.hasattr("__index__").unwrap_or(false)
+}
+
+/// `fraction=`.
+fn share(fraction: &Bound<'_, PyAny>) -> PyResult<f64> {
+    if fraction.is_instance_of::<PyBool>() {
+        return Err(JoinError::new_err(format!(
+            "fraction is a number between 0 and 1, not {fraction} (bool)"
+        )));
+    }
+    fraction.extract()
 }
 
 /// When a gate fires: `all_of`, `at_least`, `any_of`, `weighted` and `detached` make one.
@@ -87,7 +172,7 @@ pub(crate) fn any_of() -> PyResult<Join> {
 #[pyo3(signature = (n=None, *, fraction=None, or_all=false))]
 pub(crate) fn at_least(
     n: Option<&Bound<'_, PyAny>>,
-    fraction: Option<f64>,
+    fraction: Option<&Bound<'_, PyAny>>,
     or_all: bool,
 ) -> PyResult<Join> {
     let (need, text) = match (n, fraction) {
@@ -104,7 +189,10 @@ pub(crate) fn at_least(
             })?;
             (Need::Count(n), shown)
         }
-        (None, Some(fraction)) => (Need::Fraction(fraction), format!("fraction={fraction}")),
+        (None, Some(fraction)) => {
+            let fraction = share(fraction)?;
+            (Need::Fraction(fraction), format!("fraction={fraction}"))
+        }
         _ => {
             return Err(PyTypeError::new_err(
                 "at_least() takes n or fraction=, one of them",
@@ -166,7 +254,7 @@ impl Tolerance {
 #[pyo3(signature = (n=None, *, fraction=None, after=None))]
 pub(crate) fn tolerate(
     n: Option<&Bound<'_, PyAny>>,
-    fraction: Option<f64>,
+    fraction: Option<&Bound<'_, PyAny>>,
     after: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Tolerance> {
     let small = |value: &Bound<'_, PyAny>, what: &str| -> PyResult<u32> {
@@ -182,6 +270,7 @@ pub(crate) fn tolerate(
             })
         }
         (None, Some(fraction)) => {
+            let fraction = share(fraction)?;
             let after = after.map_or(Ok(1), |after| small(after, "after"))?;
             if !(0.0..=1.0).contains(&fraction) {
                 return Err(JoinError::new_err(format!(
@@ -255,7 +344,7 @@ pub(crate) fn refuse(value: &Bound<'_, PyAny>, option: &str, takes: &str) -> PyE
         .map_or_else(|_| "that".into(), |text| text.to_string());
     let message = format!("{option} takes {takes}, not {shown}");
     if value.is_instance_of::<PyString>() {
-        pyo3::exceptions::PyValueError::new_err(message)
+        PyValueError::new_err(message)
     } else {
         PyTypeError::new_err(message)
     }

@@ -6,7 +6,7 @@ use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBool, PyInt, PyTuple},
+    types::{PyBool, PyInt, PyString, PyTuple},
 };
 use shoal_core::{self as core, Body, Clock, Cost, Count, Join, Rest, Seal, Spec, Task};
 
@@ -21,7 +21,7 @@ use crate::{
     items::{Given, Inputs, Items},
     kernel::{Compiled, Kernel},
     names::imported,
-    policy::{self, refuse, text, whole_number},
+    policy::{self, named, refuse, text, whole_number},
     wait::{self, For},
 };
 
@@ -119,12 +119,9 @@ fn count_of(
     }
 }
 
-fn bound_of(value: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<u32>> {
+fn bound_of(value: Option<&Bound<'_, PyAny>>, what: &str) -> PyResult<Option<u64>> {
     value
-        .map(|value| {
-            let n = whole_number(value, what).map_err(CountError::new_err)?;
-            Ok(u32::try_from(n).unwrap_or(u32::MAX))
-        })
+        .map(|value| whole_number(value, what).map_err(CountError::new_err))
         .transpose()
 }
 
@@ -155,9 +152,19 @@ impl Call<'_, '_> {
             Input::Items(items, count) => (items, count, false, false),
             Input::Star(items, count) => (items, count, true, false),
         };
+        let (minimum, maximum) = (
+            bound_of(self.minimum, "minimum")?,
+            bound_of(self.maximum, "maximum")?,
+        );
+        // The core knows no bounds that no set can reach.
+        if let Some(minimum) = minimum.filter(|minimum| count < *minimum) {
+            return Err(CountError::new_err(format!(
+                "{count} instances are fewer than minimum={minimum}"
+            )));
+        }
         Count {
-            minimum: bound_of(self.minimum, "minimum")?,
-            maximum: bound_of(self.maximum, "maximum")?,
+            minimum: None,
+            maximum: maximum.and_then(|maximum| u32::try_from(maximum).ok()),
         }
         .check(count)
         .map_err(errors::raised)?;
@@ -347,7 +354,7 @@ pub(crate) fn spawn<'py>(
     keep: bool,
     setup: Option<&Bound<'py, PyAny>>,
     progress: bool,
-    name: Option<&str>,
+    name: Option<&Bound<'py, PyString>>,
     engine: Option<&Bound<'py, Engine>>,
     case: Option<&Bound<'py, Case>>,
 ) -> PyResult<Bound<'py, InstanceSet>> {
@@ -370,7 +377,7 @@ pub(crate) fn spawn<'py>(
         chunk,
         keep,
         setup,
-        name,
+        name: name.map(|name| named(name, "name")).transpose()?,
     };
     let seal = call.seal()?;
     let mut feed = None;
@@ -453,7 +460,7 @@ pub(crate) fn map<'py>(
     chunk: Option<&Bound<'py, PyAny>>,
     setup: Option<&Bound<'py, PyAny>>,
     progress: bool,
-    name: Option<&str>,
+    name: Option<&Bound<'py, PyString>>,
     engine: Option<&Bound<'py, Engine>>,
     case: Option<&Bound<'py, Case>>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -476,7 +483,7 @@ pub(crate) fn map<'py>(
         chunk,
         keep: false,
         setup,
-        name,
+        name: name.map(|name| named(name, "name")).transpose()?,
     };
     let input = match (iterables.len(), count) {
         (0, Some(count)) => Input::Count(count),
