@@ -1,6 +1,7 @@
 """The sentences of semantics.md under "Sets"."""
 
 import array
+import asyncio
 import collections.abc
 import enum
 import gc
@@ -476,6 +477,53 @@ def test_when_idle_stays_open_while_one_runs(held):
     with pytest.raises(shoal.SealedError):
         instances.add(3)
     assert instances.result() == [0, 10, 20]
+
+
+def test_leaving_an_async_with_block_seals_and_waits_without_holding_up_the_loop(steered, engine):
+    """Leaving `with spawn(..., seal="manual") as s:` seals and waits."""
+    body = steered()
+
+    async def main():
+        async with shoal.spawn(body, [0], seal="manual", engine=engine) as instances:
+            instances.add(1, 2)
+            # Only a loop that goes on lets the bodies go.
+            asyncio.get_running_loop().call_later(0, body.release_all)
+        return instances
+
+    instances = asyncio.run(main())
+    assert instances.gate.state == "fired"
+    assert instances.result() == [0, 10, 20]
+
+
+def test_leaving_an_async_with_block_of_a_detached_set_waits_too(engine):
+    """For `detached()`, `wait` is `drain`."""
+
+    async def main():
+        async with shoal.spawn(abs, [-1], seal="manual", join=shoal.detached(), engine=engine) as instances:
+            instances.add(-2)
+        return instances.drained
+
+    assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["an exception", "a cancelled task"])
+def test_leaving_an_async_with_block_by_an_exception_cancels(steered, engine, how):
+    """Leaving it by an exception cancels."""
+    body = steered()
+    made = []
+
+    async def main():
+        async with shoal.spawn(body, [0], seal="manual", engine=engine) as instances:
+            made.append(instances)
+            if how == "an exception":
+                raise KeyError("left")
+
+    async def run():
+        await asyncio.wait_for(main(), 0.01)
+
+    with pytest.raises(KeyError if how == "an exception" else TimeoutError):
+        asyncio.run(run())
+    assert made[0].gate.state == "cancelled"
 
 
 def test_leaving_the_with_block_seals_and_waits(engine):

@@ -47,15 +47,34 @@ async def decision_of_gate(gate: Gate) -> GateState:
     return gate.state
 
 
-async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
-    """`await set`: its result. Cancelling the waiting task cancels the set."""
+async def _decision_of_set(instances: InstanceSet[Any]) -> None:
+    """Cancelling the waiting task cancels the set."""
     try:
         with _bell(instances._on_decided, instances._forget) as rung:
             await rung
     except asyncio.CancelledError:
         instances.cancel()
         raise
+
+
+async def result_of_set(instances: InstanceSet[Any]) -> list[Any]:
+    """`await set`: its result."""
+    await _decision_of_set(instances)
     return instances.result()
+
+
+async def enter_set(instances: InstanceSet[T]) -> InstanceSet[T]:
+    """`async with set`: as `with`, whose end does not hold up the loop."""
+    return instances
+
+
+async def leave_set(instances: InstanceSet[Any], kind: type[BaseException] | None) -> None:
+    """Seals and waits; cancels where the block was left by an exception."""
+    if kind is None:
+        instances.seal()
+        await _decision_of_set(instances)
+    else:
+        instances.cancel()
 
 
 async def outcomes_of_set(instances: InstanceSet[T]) -> AsyncIterator[Outcome[T]]:

@@ -3,7 +3,7 @@
 Docstrings are the binding's own, for editors, which cannot read them from a compiled module.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from types import GenericAlias, TracebackType
 from typing import (
     Any,
@@ -88,7 +88,7 @@ class Tolerance:
 
 @final
 class Kernel:
-    """_A compiled body: `shoal.kernel(...)` makes one."""
+    """A compiled body: `shoal.kernel(...)` makes one."""
 
     def __new__(
         cls, address: int, buffers: list[Buffer], out: Buffer | None, span: bool, name: str, keep: object
@@ -102,7 +102,7 @@ class Kernel:
 
 @final
 class Gate:
-    """_A lock-free counter that is decided exactly once."""
+    """A lock-free counter that is decided exactly once."""
 
     def __new__(cls, target: SupportsIndex, *, engine: Engine | None = None, name: str | None = None) -> Self: ...
     def arrive(self, n: SupportsIndex = 1) -> bool:
@@ -212,6 +212,10 @@ class InstanceSet(Generic[_T_co, _R_co]):
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None: ...
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
+    def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> Coroutine[Any, Any, None]: ...
     def _feed(self, items: tuple[Any, ...]) -> bool: ...
     def _wait_hungry(self, below: int) -> bool: ...
     def _feeder_raised(self, error: BaseException) -> None: ...
@@ -242,7 +246,7 @@ class Current:
         """The case that owns the set."""
     @property
     def scope(self) -> dict[str, Any]:
-        """_A dict of its own, which starts as a copy of the case's."""
+        """A dict of its own, which starts as a copy of the case's."""
     @property
     def cancelled(self) -> bool:
         """Whether it is asked to stop."""
@@ -426,7 +430,7 @@ class Engine:
     def case(
         self, id: str | None = None, *, workflow: str | None = None, variables: dict[str, Any] | None = None
     ) -> Case:
-        """_A case of this id, which must not be in use; without one it gets one."""
+        """A case of this id, which must not be in use; without one it gets one."""
     def events(self, since: SupportsIndex = 0) -> list[Event]:
         """The newest records of what happened, as ranges; with `since` those from that number on."""
     def metrics(self) -> dict[str, int]:
@@ -545,10 +549,10 @@ def default_engine() -> Engine:
     """The engine that serves the module-level calls."""
 
 def noop() -> Kernel:
-    """_A kernel that does nothing, for measuring."""
+    """A kernel that does nothing, for measuring."""
 
 def spin(nanoseconds: Buffer) -> Kernel:
-    """_A kernel that keeps a core busy for so many nanoseconds at each index: an array of unsigned 32-bit integers. For
+    """A kernel that keeps a core busy for so many nanoseconds at each index: an array of unsigned 32-bit integers. For
     measuring.
     """
 

@@ -571,6 +571,25 @@ impl InstanceSet {
         }
     }
 
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("shoal._aio")?
+            .call_method1("enter_set", (slf,))
+    }
+
+    /// As `__exit__`, without blocking the loop.
+    #[pyo3(signature = (kind, _error, _traceback))]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        kind: &Bound<'py, PyAny>,
+        _error: &Bound<'py, PyAny>,
+        _traceback: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("shoal._aio")?
+            .call_method1("leave_set", (slf, kind))
+    }
+
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py()
             .import("shoal._aio")?
