@@ -146,6 +146,17 @@ def test_map_gives_values_in_order(engine):
     assert shoal.map(abs, {-1}, engine=engine) == [1]
 
 
+def test_map_leaves_out_what_stopped_as_cancelled(engine):
+    """`result()` gives the completed values in index order."""
+
+    def body(item):
+        if item == 1:
+            raise shoal.Cancelled
+        return item
+
+    assert shoal.map(body, range(3), engine=engine) == [0, 2]
+
+
 def test_map_works_without_an_engine():
     """`default_engine()` serves the module-level calls."""
     assert shoal.map(abs, [-1, -2, -3]) == [1, 2, 3]

@@ -51,7 +51,8 @@ def kernel(
     - a numba `cfunc`, a ctypes or cffi function pointer, or an address, of the type
       `int32 f(uint64 i, void **arrays)`, or with `span=True` `int32 f(uint64 start, uint64 stop, void **arrays)`.
       0 is completed, anything else is failed with that code. `out` is the last of `arrays`, unless it is one of
-      them already. A `cfunc` or ctypes callback that raises prints the exception and returns 0.
+      them already. A `cfunc` that raises prints the exception and returns 0. A ctypes callback prints it too, but
+      what it returns then is undefined, 0 or not: let its body catch what it may raise, and return a code.
 
     With `span=True` a call does a range of instances, which the compiler can vectorise; they fail together.
 

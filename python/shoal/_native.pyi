@@ -777,7 +777,9 @@ def map(
     engine: Engine | None = None,
     case: Case | None = None,
 ) -> list[_T]:
-    """Like the built-in `map`, on all workers: a list of the values in order; the first failure raises."""
+    """Like the built-in `map`, on all workers: a list of the values in order; the first failure raises. An instance
+    whose body raised `shoal.Cancelled` has no value: it is left out, and the list is shorter by it.
+    """
 
 @overload
 def map(

@@ -433,7 +433,8 @@ fn watch(py: Python<'_>, instances: &Bound<'_, InstanceSet>) -> PyResult<()> {
     Ok(())
 }
 
-/// Like the built-in `map`, on all workers: a list of the values in order; the first failure raises.
+/// Like the built-in `map`, on all workers: a list of the values in order; the first failure raises. An instance whose body raised
+/// `shoal.Cancelled` has no value: it is left out, and the list is shorter by it.
 ///
 /// >>> import shoal
 /// >>> shoal.map(pow, [2, 3, 4], [5, 2, 3])
