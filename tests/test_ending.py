@@ -1,5 +1,6 @@
 """The sentences of semantics.md under "Ending from outside", without `on="external"`."""
 
+import ctypes
 import threading
 
 import pytest
@@ -203,3 +204,117 @@ def test_cancel_and_complete_racing_have_one_winner(engine):
             assert told.wait(LIMIT)
         else:
             assert fired == []
+
+
+@pytest.mark.parametrize("how", ["cancel", "complete"])
+def test_a_detached_set_can_be_ended_from_outside(held, how):
+    """`cancel()` (pattern 26), `complete()` (27): what has not begun ends as cancelled, no more can be added."""
+    body, instances = held(items=range(6), workers=2, seal="manual", join=shoal.detached())
+    body.wait_begun(0, 1)
+    getattr(instances, how)()
+    assert instances.counts == shoal.Counts(0, 2, 0, 0, 4, 0)
+    assert instances.state == {"cancel": "cancelled", "complete": "fired"}[how]
+    assert instances.gate is None
+    with pytest.raises(shoal.SealedError):
+        instances.add(6)
+    assert instances.drained is False
+    body.release_all()
+    assert instances.drain(timeout=LIMIT)
+    assert instances.counts == shoal.Counts(0, 0, 2, 0, 4, 0)
+    assert sorted(body.began) == [0, 1]
+
+
+def test_a_detached_set_that_was_cancelled_is_not_taken_for_one_that_fired(held):
+    """`result()` of a cancelled set raises `SetCancelled`. A cancelled run recorded as completed."""
+    body, instances = held(4, workers=2, join=shoal.detached())
+    body.wait_begun(0, 1)
+    instances.cancel()
+    body.release_all()
+    assert instances.wait(timeout=LIMIT) != "fired"
+    with pytest.raises(shoal.SetCancelled):
+        instances.result(timeout=LIMIT)
+
+
+@pytest.mark.parametrize("how", ["cancel", "complete", "case.cancel"])
+def test_each_asks_what_has_begun_to_stop(make_engine, how):
+    """Stopping what has begun is cooperative for Python functions (`current().cancelled`)."""
+    begun = threading.Event()
+
+    def body(index):
+        begun.set()
+        pause = threading.Event()
+        while not shoal.current().cancelled:
+            pause.wait(0.001)
+        return "asked"
+
+    instances = shoal.spawn(body, count=1, engine=make_engine(workers=1))
+    assert begun.wait(LIMIT)
+    if how == "case.cancel":
+        instances.case.cancel()
+    else:
+        getattr(instances, how)()
+    assert instances.drain(timeout=LIMIT)
+    assert instances.values == {0: "asked"}
+    assert instances.gate.state == ("fired" if how == "complete" else "cancelled")
+
+
+def test_stopping_what_has_begun_is_cooperative_for_kernels_between_indices(make_engine):
+    """Stopping what has begun is cooperative for kernels (between indices)."""
+    begun, let_go = threading.Event(), threading.Event()
+    calls = []
+
+    def compiled(index, _):
+        calls.append(index)
+        begun.set()
+        return 0 if let_go.wait(LIMIT) else 1
+
+    pointer = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_void_p)(compiled)
+    instances = shoal.spawn(shoal.kernel(pointer), count=1000, chunk=1000, engine=make_engine(workers=1))
+    assert begun.wait(LIMIT)
+    instances.cancel()
+    let_go.set()
+    assert instances.drain(timeout=LIMIT)
+    assert calls == [0]
+    assert instances.counts == shoal.Counts(0, 0, 1, 0, 999, 0)
+
+
+def test_a_spawn_racing_the_cancel_of_its_case_is_cancelled_or_refused(engine, steered):
+    """`case.cancel()` (20) cancels all that the case owns."""
+    for round_number in range(50):
+        body = steered()
+        case = engine.case(f"raced {round_number}")
+        start = threading.Barrier(3)
+
+        def spawn_many(case=case, start=start, body=body):
+            mine = []
+            start.wait(LIMIT)
+            try:
+                while True:
+                    mine.append(case.spawn(body, count=2))
+            except shoal.ShoalError:
+                return mine
+
+        callers = [in_thread(spawn_many) for _ in range(2)]
+        start.wait(LIMIT)
+        case.cancel()
+        body.release_all()
+        for instances in [s for c in callers for s in c.join_result()]:
+            assert instances.gate.state == "cancelled"
+            assert instances.drain(timeout=LIMIT)
+        assert case.state == "cancelled"
+
+
+def test_a_set_that_fired_and_goes_on_can_still_be_cancelled(held):
+    """`cancel()`: what has not begun ends as cancelled. A gate is decided once."""
+    body, instances = held(6, workers=2, join=shoal.any_of(), rest="continue")
+    body.wait_begun(0, 1)
+    body.release(0)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    body.wait_begun(2)
+    instances.cancel()
+    assert instances.gate.state == "fired"
+    assert instances.counts.cancelled == 3
+    body.release_all()
+    assert instances.drain(timeout=LIMIT)
+    assert sorted(body.began) == [0, 1, 2]
+    assert instances.counts == shoal.Counts(0, 0, 3, 0, 3, 0)

@@ -1,5 +1,6 @@
 """Engine and Case of api.md: their lives, events, metrics, ticks and limits; and the tree of errors."""
 
+import copy
 import pickle
 import re
 import threading
@@ -502,3 +503,24 @@ def test_the_errors_pickle(make_engine):
         assert type(again) is kind
         assert str(again) == str(caught.value)
         assert str(again)
+
+
+PICKLED = [
+    shoal.ForkedEngine("of the parent"),
+    shoal.Cancelled("enough"),
+    shoal.PanicError("panicked"),
+    shoal.KernelError(3, 7),
+    shoal.InstanceError("ValueError", "too late", "file.py:3"),
+    shoal.SetTimedOut("set 1 is timed_out", shoal.Counts(0, 1, 2, 1, 0, 0), {1: ValueError("x")}, {0: 5}),
+]
+
+
+@pytest.mark.parametrize("error", PICKLED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])
+def test_the_errors_that_no_call_raises_pickle_too(error, again):
+    """They pickle."""
+    other = again(error)
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert str(other)
+    assert repr(vars(other)) == repr(vars(error))

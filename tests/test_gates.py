@@ -1,5 +1,6 @@
 """The sentences of semantics.md under "Gates"."""
 
+import contextlib
 import threading
 
 import pytest
@@ -264,3 +265,104 @@ def test_bodies_can_arrive_at_a_gate_alone(engine):
     assert answers.count(True) == 1
     assert gate.wait(timeout=LIMIT) == "fired"
     assert gate.arrived == 1000
+
+
+def test_arriving_after_it_was_cancelled_is_counted_too():
+    """Later outcomes are counted and never decide again."""
+    gate = shoal.Gate(target=2)
+    gate.arrive()
+    gate.cancel()
+    assert gate.arrive(n=5) is False
+    assert (gate.arrived, gate.state) == (6, "cancelled")
+
+
+def test_a_cancel_racing_an_arrival_leaves_one_decision():
+    """Decided, once, by one atomic step."""
+    seen = set()
+    for _ in range(300):
+        gate = shoal.Gate(target=1)
+        start = threading.Barrier(2)
+
+        def cancel(gate=gate, start=start):
+            start.wait(LIMIT)
+            gate.cancel()
+            return gate.state
+
+        cancelling = in_thread(cancel)
+        start.wait(LIMIT)
+        opened = gate.arrive()
+        assert cancelling.join_result() == gate.state
+        assert gate.state == ("fired" if opened else "cancelled")
+        assert gate.arrived == 1
+        seen.add(str(gate.state))
+    assert seen <= {"fired", "cancelled"}
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2", 2**64, True], ids=repr)
+def test_no_arrival_is_refused(n):
+    """`arrive(n=1)`; `True` extracts as the integer 1. Refuse bool where a count is meant."""
+    gate = shoal.Gate(target=2)
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        gate.arrive(n)
+    assert gate.arrived == 0
+
+
+def test_what_arrived_never_becomes_less():
+    """Arriving after it fired is counted."""
+    gate = shoal.Gate(target=1)
+    assert gate.arrive(2**63) is True
+    with contextlib.suppress(OverflowError):
+        assert gate.arrive(2**63) is False
+    assert gate.arrived >= 2**63
+
+
+def test_the_gate_of_a_set_is_arrived_at_by_its_instances_only(held):
+    """A gate can be used alone: `arrive(n=1)`."""
+    body, instances = held(2)
+    body.wait_begun(0, 1)
+    with pytest.raises(TypeError):
+        instances.gate.arrive()
+    assert (instances.gate.arrived, instances.gate.state) == (0, "waiting")
+    body.release_all()
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert instances.gate.arrived == 2
+
+
+NOTHING = {
+    "at once": lambda **options: shoal.spawn(abs, [], **options),
+    "manual": lambda **options: shoal.spawn(abs, [], seal="manual", **options),
+    "when_idle": lambda **options: shoal.spawn(abs, [], seal="when_idle", **options),
+    "iterator": lambda **options: shoal.spawn(abs, iter([]), **options),
+}
+
+
+@pytest.mark.parametrize("how", NOTHING)
+@pytest.mark.parametrize(
+    ("join", "state"),
+    [
+        (shoal.all_of(), "fired"),
+        (shoal.at_least(3, or_all=True), "fired"),
+        (shoal.any_of(), "failed"),
+        (shoal.at_least(3), "failed"),
+        (shoal.weighted([1, 1], at_least=1), "failed"),
+        (shoal.detached(), "fired"),
+    ],
+    ids=["all_of", "or_all", "any_of", "at_least", "weighted", "detached"],
+)
+@pytest.mark.parametrize("on_failure", ["fail_fast", "fail_late", "continue"])
+def test_the_gate_of_a_set_without_instances_is_decided_at_the_seal(engine, how, join, state, on_failure):
+    """An undecidable join is decided at once. Nothing waits for ever."""
+    if how == "at once" and state == "failed":
+        with pytest.raises(shoal.JoinError):
+            NOTHING[how](join=join, on_failure=on_failure, engine=engine)
+        return
+    instances = NOTHING[how](join=join, on_failure=on_failure, engine=engine)
+    if how == "manual":
+        assert instances.state == "active"
+        instances.seal()
+    if join == shoal.detached():
+        assert instances.drain(timeout=LIMIT)
+        assert instances.gate is None
+    else:
+        assert instances.wait(timeout=LIMIT) == state
+    assert sum(instances.counts) == 0

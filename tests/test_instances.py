@@ -1,6 +1,7 @@
 """The sentences of semantics.md under "Instances"."""
 
 import contextvars
+import ctypes
 import threading
 from collections import Counter
 
@@ -326,3 +327,156 @@ def test_current_outside_a_body_raises():
     """`current()`: inside a body."""
     with pytest.raises(RuntimeError):
         shoal.current()
+
+
+@pytest.mark.parametrize("span", [False, True], ids=["index", "span"])
+def test_running_counts_a_kernel_chunk_as_one(make_engine, span):
+    """`running` counts bodies that have begun (a kernel chunk counts as one); what is claimed and not begun is
+    pending.
+    """
+    begun, let_go = threading.Event(), threading.Event()
+
+    def compiled(*_):
+        begun.set()
+        return 0 if let_go.wait(LIMIT) else 1
+
+    indices = [ctypes.c_uint64] * (2 if span else 1)
+    pointer = ctypes.CFUNCTYPE(ctypes.c_int32, *indices, ctypes.c_void_p)(compiled)
+    engine = make_engine(workers=1)
+    instances = shoal.spawn(shoal.kernel(pointer, span=span), count=8, chunk=4, engine=engine)
+    assert begun.wait(LIMIT)
+    assert instances.counts == shoal.Counts(7, 1, 0, 0, 0, 0)
+    assert instances.status(7) == "pending"
+    let_go.set()
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert instances.counts == shoal.Counts(0, 0, 8, 0, 0, 0)
+
+
+@pytest.mark.parametrize("ending", ["nothing", "cancel", "complete"])
+def test_the_sum_of_the_counts_is_the_number_created_whatever_happens_meanwhile(engine, ending):
+    """`counts` is a snapshot that never blocks a worker; its sum is the number created. A terminal state never
+    changes.
+    """
+    total = 30_000
+    under_way, stop = threading.Event(), threading.Event()
+    wrong = []
+
+    def body(index):
+        if index == 3000:
+            under_way.set()
+        if index % 5 == 0:
+            raise ValueError if index % 2 else shoal.Cancelled
+
+    def sample():
+        samples, before = 0, (0, 0, 0, 0)
+        while not stop.is_set():
+            counts = instances.counts
+            terminal = tuple(counts[2:])
+            if sum(counts) != total or min(counts) < 0 or any(a < b for a, b in zip(terminal, before, strict=True)):
+                wrong.append((before, counts))
+            samples, before = samples + 1, terminal
+        return samples
+
+    instances = shoal.spawn(body, count=total, on_failure="continue", chunk=7, engine=engine)
+    sampler = in_thread(sample)
+    assert under_way.wait(LIMIT)
+    if ending != "nothing":
+        getattr(instances, ending)()
+    instances.drain(timeout=LIMIT)
+    stop.set()
+    assert sampler.join_result() > 0
+    assert wrong == []
+    assert sum(instances.counts) == total
+
+
+def test_state_bytes_are_written_when_a_range_settles_then_the_counters(engine):
+    """State bytes are written when a range settles, then the counters: what the counts say has ended is seen to have
+    ended.
+    """
+    total = 2000
+    terminal = {"completed", "failed", "cancelled"}
+    stop = threading.Event()
+    wrong = []
+
+    def body(index):
+        if index % 3 == 0:
+            raise ValueError(index)
+
+    def sample(instances):
+        samples = 0
+        while not stop.is_set():
+            counts = instances.counts
+            ended = counts.completed + counts.failed + counts.cancelled
+            seen = sum(instances.status(i) in terminal for i in range(total))
+            if seen < ended:
+                wrong.append((seen, counts))
+            samples += 1
+        return samples
+
+    for round_number in range(5):
+        stop.clear()
+        instances = shoal.spawn(body, count=total, on_failure="continue", chunk=5, engine=engine)
+        sampler = in_thread(lambda instances=instances: sample(instances))
+        if round_number % 2:
+            instances.cancel()
+        instances.drain(timeout=LIMIT)
+        stop.set()
+        assert sampler.join_result() > 0
+    assert wrong == []
+
+
+@pytest.mark.parametrize("call", ["map", "map in a thread", "spawn"])
+def test_what_a_body_sets_in_a_context_variable_no_sibling_sees(make_engine, call):
+    """`contextvars` are copied in: what it sets no sibling sees, also one of the same chunk."""
+    engine = make_engine(workers=1)
+    variable = contextvars.ContextVar("variable", default="default")
+
+    def body(index):
+        seen = variable.get()
+        variable.set(index)
+        return seen
+
+    def mapped():
+        variable.set("the caller's")
+        values = shoal.map(body, range(50), chunk=50, engine=engine)
+        return values, variable.get()
+
+    def spawned():
+        variable.set("the caller's")
+        return shoal.spawn(body, range(50), chunk=50, engine=engine).result(timeout=LIMIT), variable.get()
+
+    if call == "map in a thread":
+        values, after = in_thread(mapped).join_result()
+    else:
+        values, after = contextvars.copy_context().run(mapped if call == "map" else spawned)
+    assert values == ["the caller's"] * 50
+    assert after == "the caller's"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [range(5, 0, -2), range(2**63 - 3, 2**63 + 2), range(0, 2**64, 2**62), range(-(2**63), -(2**63) - 3, -1)],
+    ids=repr,
+)
+def test_with_a_range_a_body_gets_what_the_range_holds(engine, items):
+    """With `items=` the item."""
+    assert shoal.spawn(lambda item: item, items, engine=engine).result(timeout=LIMIT) == list(items)
+    assert shoal.map(lambda batch: batch, items, batch=2, engine=engine) == list(items)
+
+
+def test_an_item_that_cannot_be_had_fails_its_instance(engine):
+    """A body that raises is `failed`; the others are not."""
+
+    class Items:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            if index == 2:
+                raise LookupError("no such item")
+            return index
+
+    instances = shoal.spawn(lambda item: item, Items(), on_failure="continue", engine=engine)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert instances.values == {0: 0, 1: 1, 3: 3}
+    assert [type(e) for e in instances.errors.values()] == [LookupError]

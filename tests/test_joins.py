@@ -497,3 +497,212 @@ def test_a_threshold_join_can_fail_fast(held):
     body.wait_begun(0, 1, 2, 3)
     body.fail(2)
     assert instances.wait(timeout=LIMIT) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("join", "needed"),
+    [
+        (shoal.at_least(40), 40),
+        (shoal.at_least(40, or_all=True), 40),
+        (shoal.at_least(fraction=0.04), 40),
+        (shoal.weighted([10] * 1000, at_least=400), 40),
+        (shoal.at_least(3), 3),
+        (shoal.any_of(), 1),
+    ],
+    ids=["40", "40 or_all", "0.04 of 1000", "400 of weights of 10", "3", "any_of"],
+)
+@pytest.mark.parametrize("rest", ["cancel", "continue"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_chunk_holds_no_more_than_what_is_needed_over_twice_the_workers(held, join, needed, rest, workers):
+    """A chunk never holds more than max(1, what is still needed / (2 x workers)) instances of a threshold join."""
+    body, instances = held(1000, workers=workers, chunk=1000, join=join, rest=rest)
+    eventually(lambda: len(body.began) == workers, "beginning of a body for each worker")
+    instances.cancel()
+    claimed = 1000 - instances.counts.cancelled
+    assert workers <= claimed <= workers * max(1, needed // (2 * workers))
+    body.release_all()
+    instances.drain(timeout=LIMIT)
+    assert len(body.began) == workers
+
+
+def test_a_decision_stops_the_chunks_of_others_at_the_next_body(held):
+    """A decision stops a chunk at the next body."""
+    body, instances = held(100, workers=2, chunk=100, join=shoal.at_least(8))
+    eventually(lambda: len(body.began) == 2)
+    assert 0 in body.began
+    body.release(*range(2, 100))
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert 1 not in body.began
+    body.release(0)
+    instances.drain(timeout=LIMIT)
+    assert 1 not in body.began
+    assert instances.status(1) == "cancelled"
+    assert instances.status(0) == "completed"
+
+
+@pytest.mark.parametrize("how", ["cancel", "complete", "case.cancel"])
+def test_an_ending_from_outside_stops_a_chunk_at_the_next_body(held, how):
+    """A decision stops a chunk at the next body."""
+    body, instances = held(64, workers=1, chunk=64)
+    body.wait_begun(0)
+    if how == "case.cancel":
+        instances.case.cancel()
+    else:
+        getattr(instances, how)()
+    body.release_all()
+    instances.drain(timeout=LIMIT)
+    assert body.began == [0]
+    assert instances.counts == shoal.Counts(0, 0, 1, 0, 63, 0)
+
+
+def test_a_body_that_was_asked_to_stop_and_raises_is_failed(held):
+    """A body that has begun is asked to stop and keeps its own outcome if it finishes."""
+    body, instances = held(4, workers=3, join=shoal.any_of())
+    body.wait_begun(0, 1, 2)
+    body.release(0)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    body.fail(1)
+    body.fail(2, shoal.Cancelled())
+    instances.drain(timeout=LIMIT)
+    assert [str(instances.status(i)) for i in range(4)] == ["completed", "failed", "cancelled", "cancelled"]
+    assert list(instances.errors) == [1]
+    assert instances.gate.state == "fired"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: shoal.weighted([1, 1, 1], at_least=1),
+        lambda: shoal.weighted([1, 2, 3, 4], at_least=11),
+        lambda: shoal.weighted([1, 1, 1, 1, 100], at_least=50),
+        lambda: shoal.weighted([0, 0, 0, 0], at_least=1),
+        lambda: shoal.weighted([1, 1, 1, 1], at_least=0),
+        lambda: shoal.weighted([1, 1, 1, 1], at_least=-1),
+        lambda: shoal.weighted([1.0, 1, 1, 1], at_least=1),
+        lambda: shoal.weighted([True, 1, 1, 1], at_least=1),
+        lambda: shoal.weighted([2**64, 1, 1, 1], at_least=1),
+        lambda: shoal.weighted([2**63] * 4, at_least=1),
+        lambda: shoal.at_least(2**32),
+        lambda: shoal.at_least(2**64),
+        lambda: shoal.at_least(-(2**70)),
+    ],
+    ids=[
+        "3 weights of 4",
+        "11 of 10",
+        "50 with a weight of nobody",
+        "1 of 0",
+        "0",
+        "-1",
+        "float",
+        "bool",
+        "2**64",
+        "sum past 2**64",
+        "n 2**32",
+        "n 2**64",
+        "n -2**70",
+    ],
+)
+def test_weights_and_numbers_that_can_never_be_met_are_a_joinerror_before_anything_is_created(engine, make):
+    """n < 1, negative weights (integers >= 0), or n above the count of a set sealed at creation: `JoinError` before
+    anything is created.
+    """
+    with pytest.raises(shoal.JoinError):
+        shoal.spawn(abs, count=4, join=make(), engine=engine)
+    assert len(engine.sets) == 0
+    assert engine.metrics()["instances"] == 0
+
+
+def test_or_all_of_more_than_there_are_fires_when_all_are_terminal(held):
+    """`or_all=True`: or all terminal (YAWL's threshold)."""
+    body, instances = held(2, join=shoal.at_least(5, or_all=True))
+    body.release(0)
+    settled(instances, 0)
+    assert instances.gate.state == "waiting"
+    body.release(1)
+    assert instances.wait(timeout=LIMIT) == "fired"
+
+
+def test_a_fraction_that_is_not_met_any_more_is_found_at_the_seal(held):
+    """On an open set the last is found at the seal: the gate fails at once."""
+    body, instances = held(
+        items=range(4), workers=4, seal="manual", join=shoal.at_least(fraction=0.75), rest="continue"
+    )
+    body.wait_begun(0, 1, 2, 3)
+    body.fail(0)
+    body.fail(1)
+    settled(instances, 0, 1)
+    assert instances.gate.state == "waiting"
+    instances.seal()
+    assert instances.gate.state == "failed"
+    assert instances.counts.running == 2
+
+
+def test_a_fraction_that_is_met_already_fires_at_the_seal(held):
+    """`at_least(fraction=f)`: ceil(f x final count) completed."""
+    body, instances = held(items=range(4), seal="manual", join=shoal.at_least(fraction=0.5), rest="continue")
+    body.wait_begun(0, 1, 2, 3)
+    body.release(0, 1)
+    settled(instances, 0, 1)
+    assert instances.gate.state == "waiting"
+    instances.seal()
+    assert instances.gate.state == "fired"
+    assert instances.counts.running == 2
+
+
+def test_weights_of_an_open_set_count_as_its_instances_come(held):
+    """`weighted(weights, at_least=w)`: the weights of the completed reach w."""
+    body, instances = held(items=range(1), seal="manual", join=shoal.weighted([1, 1, 5], at_least=6), rest="continue")
+    instances.add(1, 2)
+    body.wait_begun(0, 1, 2)
+    body.release(0)
+    settled(instances, 0)
+    with pytest.raises(shoal.JoinError):
+        instances.add(3)
+    assert len(instances) == 3
+    assert instances.gate.state == "waiting"
+    body.release(2)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert instances.status(1) == "running"
+
+
+def test_weights_that_are_too_few_are_found_at_the_seal(held):
+    """On an open set the last is found at the seal: the gate fails at once."""
+    body, instances = held(items=range(2), seal="manual", join=shoal.weighted([1, 1, 5], at_least=6), rest="continue")
+    body.wait_begun(0, 1)
+    assert instances.gate.state == "waiting"
+    instances.seal()
+    assert instances.gate.state == "failed"
+    assert instances.counts.running == 2
+
+
+@pytest.mark.parametrize("seal", ["manual", "when_idle"])
+def test_a_tolerance_is_judged_on_an_open_set_too(held, seal):
+    """`tolerate(fraction=f, after=m)`: judged at each settling."""
+    tolerance = shoal.tolerate(fraction=0.5, after=4)
+    body, instances = held(items=range(5), workers=5, seal=seal, on_failure=tolerance, rest="continue")
+    body.wait_begun(0, 1, 2, 3, 4)
+    body.release(0)
+    for index in (1, 2):
+        body.fail(index)
+    settled(instances, 0, 1, 2)
+    assert (instances.gate.state, instances.state) == ("waiting", "active")
+    body.fail(3)
+    assert instances.wait(timeout=LIMIT) == "failed"
+    assert instances.counts.running == 1
+    with pytest.raises(shoal.SealedError):
+        instances.add(5)
+
+
+def test_what_is_cancelled_is_no_part_of_the_tolerated_share(held):
+    """When, with at least m completed or failed, more than f of them failed."""
+    body, instances = held(4, workers=4, on_failure=shoal.tolerate(fraction=0.5, after=2))
+    body.wait_begun(0, 1, 2, 3)
+    body.fail(0)
+    body.fail(1, shoal.Cancelled())
+    settled(instances, 0, 1)
+    assert instances.gate.state == "waiting"
+    body.release(2)
+    settled(instances, 2)
+    assert instances.gate.state == "waiting"
+    body.fail(3)
+    assert instances.wait(timeout=LIMIT) == "failed"

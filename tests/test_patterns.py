@@ -4,6 +4,7 @@ import threading
 import types
 import uuid
 
+import numpy as np
 import pytest
 from steering import LIMIT, eventually, settled
 
@@ -215,3 +216,51 @@ def test_bodies_of_a_pattern_know_their_case(context):
     patterns.design_time(context, body, 1).instances.wait(timeout=LIMIT)
     assert told.is_set()
     assert seen == [case_id(context)]
+
+
+@pytest.mark.parametrize("array", [(1, 2), np.array([1, 2]), range(1, 3)], ids=["tuple", "numpy", "range"])
+def test_14_takes_any_array(context, array):
+    """14 takes the array or number named in `variables`."""
+    context.variables["array"] = array
+    continuation = patterns.run_time(context, abs, "array", then=("bill",))
+    assert continuation.instances.result(timeout=LIMIT) == [1, 2]
+    assert continuation.next_activities == ("bill",)
+
+
+def test_14_an_empty_array_is_an_empty_set(context):
+    """`items=[]` makes an empty set: `all_of` fires at once."""
+    continuation = patterns.run_time(context, abs, "empty", then=("bill",))
+    assert len(continuation.instances) == 0
+    assert continuation.instances.gate.state == "fired"
+    assert continuation.next_activities == ("bill",)
+
+
+@pytest.mark.parametrize("number", [np.int64(4), np.uint8(4)], ids=repr)
+def test_14_takes_a_number_of_numpy(context, number):
+    """14 takes the array or number named in `variables`."""
+    context.variables["number"] = number
+    assert patterns.run_time(context, lambda index: index, "number").instances.result(timeout=LIMIT) == [0, 1, 2, 3]
+
+
+MALFORMED = {
+    "-1": -1,
+    "2**64": 2**64,
+    "1.0": 1.0,
+    "nan": float("nan"),
+    "object": {"a": 1},
+    "generator": (i for i in range(1)),
+    "bytes": b"a",
+    "array without dimensions": np.array(1),
+    "numpy bool": np.bool_(True),
+    "function": abs,
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_14_whatever_is_neither_array_nor_number_is_a_counterror(context, name):
+    """A missing or malformed one is a `CountError`, never one instance."""
+    context.variables["malformed"] = MALFORMED[name]
+    ran = []
+    with pytest.raises(shoal.CountError):
+        patterns.run_time(context, ran.append, "malformed")
+    assert ran == []

@@ -484,3 +484,128 @@ def test_a_claim_keeps_body_and_items_alive_until_the_call_returns(make_engine):
     let_go.set()
     assert ended.wait(LIMIT)
     assert seen == [Item]
+
+
+def test_the_group_of_the_first_100_is_of_those_whose_frames_were_kept(held):
+    """The cause of `SetFailed` is an `ExceptionGroup` of the first 100; the first 100 of a set are kept with their
+    frames.
+    """
+    body, instances = held(120, workers=2, on_failure="fail_late")
+    body.wait_begun(0)
+    for index in range(1, 120):
+        body.fail(index)
+    settled(instances, *range(1, 120))
+    body.fail(0)
+    assert instances.wait(timeout=LIMIT) == "failed"
+    assert isinstance(instances.errors[0], shoal.InstanceError)
+    with pytest.raises(shoal.SetFailed) as caught:
+        instances.result()
+    group = caught.value.__cause__
+    assert len(group.exceptions) == 100
+    assert [type(e) for e in group.exceptions if e.__traceback__ is None] == []
+
+
+def test_a_group_with_what_is_no_exception_is_a_group_of_base_exceptions(engine):
+    """`ExceptionGroup` with what is no `Exception` inside raises."""
+
+    class Own(BaseException):
+        pass
+
+    def body(index):
+        raise Own(index) if index == 1 else ValueError(index)
+
+    instances = shoal.spawn(body, count=3, on_failure="fail_late", engine=engine)
+    with pytest.raises(shoal.SetFailed) as caught:
+        instances.result(timeout=LIMIT)
+    group = caught.value.__cause__
+    assert isinstance(group, BaseExceptionGroup)
+    assert [type(e) for e in group.exceptions] == [ValueError, Own, ValueError]
+
+
+@pytest.mark.parametrize("rest", ["cancel", "continue"])
+def test_map_is_structured_when_it_returns_none_of_its_bodies_runs(make_engine, steered, rest):
+    """`map` is structured: when it returns or raises, none of its bodies runs."""
+    engine = make_engine(workers=2)
+    body = steered()
+    mapping = in_thread(lambda: shoal.map(body, range(2), join=shoal.any_of(), rest=rest, chunk=1, engine=engine))
+    body.wait_begun(0, 1)
+    (instances,) = engine.sets
+    body.release(1)
+    assert instances.gate.wait(timeout=LIMIT) == "fired"
+    mapping.join(0.05)
+    assert mapping.is_alive()
+    body.release(0)
+    assert 10 in mapping.join_result()
+    assert engine.metrics()["running"] == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "case.cancel"])
+def test_map_of_a_set_that_was_cancelled_raises_setcancelled(make_engine, steered, how):
+    """`map` is structured; a cancelled set raises `SetCancelled`."""
+    engine = make_engine(workers=1)
+    body = steered()
+    case = engine.case("mapped")
+    mapping = in_thread(lambda: shoal.map(body, range(3), chunk=1, case=case))
+    body.wait_begun(0)
+    (case.sets[0] if how == "cancel" else case).cancel()
+    mapping.join(0.05)
+    assert mapping.is_alive()
+    body.release_all()
+    with pytest.raises(shoal.SetCancelled) as caught:
+        mapping.join_result()
+    assert caught.value.values == {0: 0}
+    assert body.began == [0]
+
+
+def test_result_with_fill_has_an_entry_for_those_that_still_run(held):
+    """`result(fill=x)` has one entry for every instance."""
+    body, instances = held(5, workers=3, join=shoal.at_least(1), rest="continue")
+    body.wait_begun(0, 1, 2)
+    body.fail(0)
+    settled(instances, 0)
+    body.release(2)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert instances.result(fill="x") == ["x", "x", 20, "x", "x"]
+    body.release_all()
+    assert instances.drain(timeout=LIMIT)
+    assert instances.result(fill="x") == ["x", 10, 20, 30, 40]
+
+
+def test_keep_false_lets_a_value_go_while_others_run(steered, make_engine):
+    """`keep=False` keeps no values after they were yielded."""
+
+    class Value:
+        pass
+
+    steering = steered()
+
+    def body(index):
+        steering(index)
+        return Value()
+
+    instances = shoal.spawn(body, count=3, keep=False, chunk=1, engine=make_engine(workers=3))
+    steering.wait_begun(0, 1, 2)
+    outcomes = instances.as_completed()
+    steering.release(1)
+    outcome = next(outcomes)
+    assert outcome.index == 1
+    gone = weakref.ref(outcome.value)
+    del outcome
+    eventually(lambda: gone() is None, "going of the value")
+    assert instances.counts.completed == 1
+    assert dict(instances.values) == {}
+    steering.release_all()
+    assert sorted(type(o.value).__name__ for o in outcomes) == ["Value", "Value"]
+
+
+def test_values_in_index_order_after_a_set_grew(held):
+    """`result()` gives the completed values in index order."""
+    body, instances = held(items=[0, 1], workers=4, seal="manual")
+    instances.add(2, 3)
+    body.wait_begun(0, 1, 2, 3)
+    for index in (3, 0, 2, 1):
+        body.release(index)
+        settled(instances, index)
+    instances.seal()
+    assert instances.result(timeout=LIMIT) == [0, 10, 20, 30]
+    assert [o.index for o in instances.as_completed()] == [3, 0, 2, 1]

@@ -290,13 +290,16 @@ def test_an_iterator_is_read_a_bounded_buffer_ahead(held):
     exhausted = threading.Event()
 
     def items():
-        yield from range(300_000)
+        yield from range(5000)
         exhausted.set()
 
     body, instances = held(items=items(), workers=1)
     body.wait_begun(0)
     assert not exhausted.wait(0.5)
-    instances.cancel()
+    assert 1 <= len(instances) < 5000
+    body.release_all()
+    assert exhausted.wait(LIMIT)
+    assert instances.result(timeout=LIMIT) == [10 * i for i in range(5000)]
 
 
 def test_an_endless_iterator_ends_with_its_set(engine):
@@ -747,3 +750,224 @@ def test_a_body_that_cannot_be_called_is_refused(engine):
     with pytest.raises(TypeError):
         shoal.spawn("not a function", count=2, engine=engine)
     assert nothing_was_created(engine)
+
+
+def test_a_list_of_a_class_of_its_own_is_copied_too(held):
+    """Lists are copied."""
+
+    class Own(list):
+        pass
+
+    items = Own([0, 1, 2])
+    body, instances = held(items=items, workers=1)
+    body.wait_begun(0)
+    items[1] = 77
+    del items[2:]
+    body.release_all()
+    assert instances.result(timeout=LIMIT) == [0, 10, 20]
+
+
+@pytest.mark.parametrize("of", [dict, set, dict.keys, dict.values, dict.items], ids=lambda of: of.__name__)
+def test_what_has_a_length_but_no_order_of_its_own_is_taken_when_the_set_is_created(make_engine, of):
+    """Its length is taken once, when the set is created."""
+    engine = make_engine(workers=1)
+    begun, let_go = threading.Event(), threading.Event()
+
+    def body(item):
+        begun.set()
+        assert let_go.wait(LIMIT)
+        return item
+
+    source = {0: "a", 1: "b", 2: "c"}
+    items = of(source)
+    expected = list(items)
+    instances = shoal.spawn(body, items, chunk=1, engine=engine)
+    assert begun.wait(LIMIT)
+    source.clear()
+    if of in (dict, set):
+        items.clear()
+    let_go.set()
+    assert instances.result(timeout=LIMIT) == expected
+
+
+def test_a_count_function_is_called_once_with_the_cases_variables(engine):
+    """From a function of the case's variables."""
+    variables = {"n": 3}
+    case = engine.case("asked", variables=variables)
+    seen = []
+
+    def count(given):
+        seen.append(dict(given))
+        return given["n"]
+
+    instances = case.spawn(lambda i: i, count=count)
+    case.variables["n"] = 100
+    assert seen == [variables]
+    assert len(instances) == 3
+    assert instances.result(timeout=LIMIT) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [({"items": range(31)}, 31), ({"items": {i: i for i in range(31)}}, 31), ({"count": 31}, 31)]
+)
+@pytest.mark.parametrize("bounds", [{"minimum": 57}, {"maximum": 7}], ids=repr)
+def test_bounds_are_for_items_and_a_number_too(engine, what, value, bounds):
+    """With optional `minimum` and `maximum`: `CountError` with the bound and the value, nothing created."""
+    with pytest.raises(shoal.CountError) as caught:
+        shoal.spawn(abs, engine=engine, **what, **bounds)
+    assert str(value) in str(caught.value)
+    assert str(*bounds.values()) in str(caught.value)
+    assert nothing_was_created(engine)
+    within = {"minimum": 31, "maximum": 31}
+    assert len(shoal.spawn(abs, engine=engine, **what, **within)) == 31
+
+
+@pytest.mark.parametrize("count", [np.int64(3), np.uint8(3), np.int32(3)], ids=repr)
+def test_an_int_of_numpy_is_an_int(engine, count):
+    """`count=` (an int >= 1)."""
+    assert shoal.map(lambda i: i, count=count, engine=engine) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("count", [np.bool_(True), np.int64(0), np.int64(-1), np.float32(3), np.array([3])], ids=repr)
+def test_what_numpy_has_for_no_count_is_refused(engine, count):
+    """`bool`, negative, zero, float, NaN, str and 2**64 as `count` are refused with `CountError`."""
+    with pytest.raises(shoal.CountError):
+        shoal.spawn(abs, count=count, engine=engine)
+    assert nothing_was_created(engine)
+
+
+@pytest.mark.parametrize("parallel", [1, 2], ids=["one iterable", "two iterables"])
+def test_an_iterator_that_raises_ends_map_with_that_exception(engine, parallel):
+    """If it raises, the gate fails with that exception."""
+
+    class Broken(Exception):
+        pass
+
+    def items():
+        yield 1
+        raise Broken("half way")
+
+    with pytest.raises(Broken, match="half way"):
+        shoal.map(lambda *given: given, *[items() for _ in range(parallel)], engine=engine)
+    assert engine.metrics()["running"] == 0
+
+
+def test_an_iterator_that_raises_before_its_first_item_fails_the_gate(engine):
+    """If it raises, the gate fails with that exception."""
+
+    class Broken(Exception):
+        pass
+
+    def items():
+        raise Broken("at once")
+        yield
+
+    for join in (shoal.all_of(), shoal.any_of(), shoal.at_least(2, or_all=True)):
+        instances = shoal.spawn(abs, items(), join=join, engine=engine)
+        assert instances.wait(timeout=LIMIT) == "failed"
+        with pytest.raises(shoal.SetFailed) as caught:
+            instances.result()
+        assert isinstance(caught.value.__cause__, Broken)
+
+
+def test_when_idle_without_items_seals_at_once(engine):
+    """`seal="when_idle"` seals when none is pending or running."""
+    instances = shoal.spawn(abs, [], seal="when_idle", engine=engine)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    with pytest.raises(shoal.SealedError):
+        instances.add(1)
+
+
+def test_when_idle_seals_also_when_the_last_one_failed(held):
+    """`seal="when_idle"` seals when none is pending or running."""
+    body, instances = held(items=[0, 1], seal="when_idle", on_failure="continue")
+    body.release(0)
+    settled(instances, 0)
+    assert instances.state == "active"
+    body.fail(1)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    with pytest.raises(shoal.SealedError):
+        instances.add(2)
+
+
+def test_leaving_the_with_block_waits_for_what_still_runs(held):
+    """Leaving `with spawn(..., seal="manual") as s:` seals and waits."""
+    body, opened = held(items=[0, 1], seal="manual")
+
+    def use():
+        with opened as instances:
+            instances.add(2)
+        return instances.gate.state
+
+    leaving = in_thread(use)
+    eventually(lambda: opened.state == "running", "sealing")
+    body.release(0, 1)
+    settled(opened, 0, 1)
+    assert leaving.is_alive()
+    assert opened.gate.state == "waiting"
+    body.release(2)
+    assert leaving.join_result() == "fired"
+
+
+def test_adding_past_a_limit_names_both_numbers(make_engine):
+    """Past either: `LimitError` naming both numbers, before anything is created."""
+    engine = make_engine(limits=shoal.Limits(max_instances=57, max_case_instances=97))
+    case = engine.case("full")
+    case.spawn(abs, count=50)
+    instances = case.spawn(abs, range(40), seal="manual")
+    with pytest.raises(shoal.LimitError) as caught:
+        instances.add(*range(83))
+    assert "57" in str(caught.value)
+    assert "123" in str(caught.value)
+    with pytest.raises(shoal.LimitError) as caught:
+        instances.add(*range(8))
+    assert "97" in str(caught.value)
+    assert "98" in str(caught.value)
+    assert len(instances) == 40
+    instances.add(*range(7))
+    instances.seal()
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert len(instances) == 47
+
+
+def test_an_iterator_past_the_limit_fails_the_gate_with_that_limiterror(make_engine):
+    """Past either: `LimitError` naming both numbers; if the iterator raises, the gate fails with that exception."""
+    engine = make_engine(limits=shoal.Limits(max_instances=57))
+    instances = shoal.spawn(abs, itertools.count(), engine=engine)
+    assert instances.wait(timeout=LIMIT) == "failed"
+    with pytest.raises(shoal.SetFailed) as caught:
+        instances.result()
+    assert isinstance(caught.value.__cause__, shoal.LimitError)
+    assert "57" in str(caught.value.__cause__)
+    assert "58" in str(caught.value.__cause__)
+    assert len(instances) == 57
+    with pytest.raises(shoal.LimitError):
+        shoal.map(abs, iter(range(83)), engine=engine)
+
+
+def test_past_the_default_limit_of_a_case_is_refused(held):
+    """Limits: `max_instances` for a set (10,000,000) and for a case (100,000,000)."""
+    body, _ = held(1, workers=1)
+    body.wait_begun(0)
+    case = held.engine.case("huge")
+    for _ in range(10):
+        case.spawn(shoal.kernels.noop, count=10_000_000)
+    with pytest.raises(shoal.LimitError) as caught:
+        case.spawn(shoal.kernels.noop, count=1)
+    message = str(caught.value).replace(",", "").replace("_", "")
+    assert "100000000" in message
+    assert "100000001" in message
+    assert len(case.sets) == 10
+    case.cancel()
+
+
+def test_an_open_set_of_a_cancelled_case_takes_no_more(engine):
+    """Cancelling closes the set to claims and additions."""
+    case = engine.case("closed")
+    instances = case.spawn(abs, [1], seal="manual")
+    case.cancel()
+    with pytest.raises(shoal.SealedError):
+        instances.add(2)
+    with pytest.raises(shoal.ShoalError, match="closed"):
+        case.spawn(abs, count=1)
+    assert len(instances) == 1

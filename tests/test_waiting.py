@@ -1,9 +1,10 @@
 """The sentences of semantics.md under "Waiting". Signals are in test_processes.py."""
 
 import threading
+import time
 
 import pytest
-from steering import LIMIT, eventually, in_thread
+from steering import LIMIT, eventually, in_thread, settled
 
 import shoal
 
@@ -170,3 +171,119 @@ def test_bodies_of_a_map_that_wait_for_each_other_meet(engine, where):
         assert call() == [0, 1]
     meeting.set()
     assert (call() if where == "main thread" else in_thread(call).join_result()) == [0, 1]
+
+
+def test_the_main_thread_helps_with_bodies_known_to_be_short(make_engine, steered):
+    """The main thread only with bodies known to take below 1 ms."""
+    assert threading.current_thread() is threading.main_thread()
+    runners = set()
+
+    def short(index):
+        runners.add(threading.get_ident())
+
+    engine = make_engine(workers=1)
+    shoal.map(short, range(1000), engine=engine)
+    blocker = steered()
+    shoal.spawn(blocker, count=1, engine=engine)
+    blocker.wait_begun(0)
+    runners.clear()
+    instances = shoal.spawn(short, count=100, engine=engine)
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert runners == {threading.get_ident()}
+
+
+def test_the_main_thread_does_not_help_with_bodies_known_to_be_long(make_engine, steered):
+    """The main thread only with bodies known to take below 1 ms."""
+    runners = set()
+
+    def long(index):
+        runners.add(threading.get_ident())
+        end = time.monotonic() + 0.01
+        while time.monotonic() < end:
+            pass
+
+    engine = make_engine(workers=1)
+    in_thread(lambda: shoal.map(long, range(5), engine=engine)).join_result()
+    blocker = steered()
+    blocked = shoal.spawn(blocker, count=1, engine=engine)
+    blocker.wait_begun(0)
+    runners.clear()
+    instances = shoal.spawn(long, count=3, engine=engine)
+    assert instances.wait(timeout=0.1) == "waiting"
+    assert runners == set()
+    blocker.release_all()
+    assert instances.wait(timeout=LIMIT) == "fired"
+    assert blocked.wait(timeout=LIMIT) == "fired"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "known"), [(None, False), (None, True), (LIMIT, True)], ids=["new body", "short body", "with timeout"]
+)
+def test_a_thread_that_drains_helps(make_engine, steered, timeout, known):
+    """A thread that waits helps."""
+    engine = make_engine(workers=1)
+    runners = set()
+
+    def body(index):
+        runners.add(threading.get_ident())
+
+    def spawn_and_drain():
+        instances = shoal.spawn(body, count=100, engine=engine)
+        return instances.drain(timeout), threading.get_ident()
+
+    if known:
+        in_thread(lambda: shoal.map(body, range(1000), engine=engine)).join_result()
+    blocker = steered()
+    shoal.spawn(blocker, count=1, engine=engine)
+    blocker.wait_begun(0)
+    runners.clear()
+    drained, waiter = in_thread(spawn_and_drain).join_result()
+    assert drained is True
+    assert runners == {waiter}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["a new body", "a body known to be short"])
+@pytest.mark.parametrize(
+    ("where", "chunk"), [("gate", None), ("gate", 1), ("barrier", 1)], ids=["gate", "gate chunk=1", "barrier chunk=1"]
+)
+def test_two_instances_that_meet_at_a_gate_meet(make_engine, where, chunk, known):
+    """Two instances that meet at a gate meet. Nobody waits for the set here, so nobody but the workers can help."""
+    engine = make_engine(workers=2)
+    gate, barrier = shoal.Gate(target=2, engine=engine), threading.Barrier(2)
+    meeting = threading.Event()
+
+    def body(index):
+        if meeting.is_set():
+            if where == "gate":
+                gate.arrive()
+                assert gate.wait(timeout=2 * LIMIT) == "fired"
+            else:
+                barrier.wait(2 * LIMIT)
+        return index
+
+    if known:
+        for _ in range(20):
+            assert shoal.spawn(body, count=2, chunk=chunk, engine=engine).result(timeout=LIMIT) == [0, 1]
+    meeting.set()
+    instances = shoal.spawn(body, count=2, chunk=chunk, engine=engine)
+    try:
+        eventually(lambda: instances.drained, "meeting")
+    finally:
+        gate.cancel()
+        barrier.abort()
+    assert instances.result(timeout=LIMIT) == [0, 1]
+
+
+def test_an_added_instance_is_begun_by_an_idle_worker(held):
+    """`add(*items)` creates more; nothing waits for ever: what is pending begins while a worker has nothing to do."""
+    body, instances = held(items=[0], workers=3, seal="manual")
+    body.release(*range(20))
+    for done in range(20):
+        settled(instances, done)
+        instances.add(done + 1)
+    body.wait_begun(20)
+    instances.add(21, 22)
+    body.wait_begun(21, 22)
+    body.release_all()
+    instances.seal()
+    assert instances.wait(timeout=LIMIT) == "fired"
