@@ -287,13 +287,12 @@ def test_the_pool_is_named_and_its_threads_go_with_the_engine():
                 names.append((task / "comm").read_text())
             except FileNotFoundError:
                 continue
-        return sum(name.startswith("shoal") for name in names)
+        return sum(name.startswith("reef") for name in names)
 
-    before = named()
-    with shoal.Engine(workers=3) as engine:
+    with shoal.Engine(workers=3, name="reef") as engine:
         shoal.map(quick, range(100), engine=engine)
-        eventually(lambda: named() >= before + 3, "naming of the threads")
-    eventually(lambda: named() <= before, "going of the engine's threads")
+        eventually(lambda: named() == 3, "naming of the threads")
+    eventually(lambda: named() == 0, "going of the engine's threads")
 
 
 def test_the_pool_is_not_the_global_one_of_rayon():
