@@ -285,9 +285,9 @@ def test_the_pool_is_named_and_its_threads_go_with_the_engine():
         for task in Path("/proc/self/task").iterdir():
             try:
                 names.append((task / "comm").read_text())
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 continue
-        return sum(name.startswith("reef") for name in names)
+        return sum(name.startswith("shoal-reef-") for name in names)
 
     with shoal.Engine(workers=3, name="reef") as engine:
         shoal.map(quick, range(100), engine=engine)
