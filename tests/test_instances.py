@@ -4,6 +4,7 @@ import contextvars
 import ctypes
 import threading
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from steering import LIMIT, eventually, in_thread, settled
@@ -467,7 +468,7 @@ def test_with_a_range_a_body_gets_what_the_range_holds(engine, items):
 def test_an_item_that_cannot_be_had_fails_its_instance(engine):
     """A body that raises is `failed`; the others are not."""
 
-    class Items:
+    class Items(Sequence):
         def __len__(self):
             return 4
 

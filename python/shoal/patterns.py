@@ -14,7 +14,7 @@ A context is a `shoal.Case`, or any object with `case_id`, `workflow_id`, `varia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -90,13 +90,17 @@ def run_time(context: Case | Context, body: Callable[[Any], Any], over: str, the
         raise CountError(f"there is no variable {over!r} to say how many instances there are")
     value = context.variables[over]
     case = _case(context)
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise CountError(f"variable {over!r} is {value}; a number of instances is 1 or more")
+    # An array of numpy without dimensions is neither, though it calls itself a collection.
+    is_array = isinstance(value, Collection) and getattr(value, "ndim", 1) > 0
+    if is_array and not isinstance(value, (str, bytes, Mapping)):
+        return Continuation(case.spawn(body, list(value)), tuple(then))
+    text = f"variable {over!r} is {value!r}; it has to be an array or a number of 1 or more"
+    if isinstance(value, Collection):
+        raise CountError(text)
+    try:
         return Continuation(case.spawn(body, count=lambda _: value), tuple(then))
-    if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
-        raise CountError(f"variable {over!r} is {value!r}; it has to be an array or a number of 1 or more")
-    return Continuation(case.spawn(body, list(value)), tuple(then))
+    except CountError as error:
+        raise CountError(text) from error
 
 
 def dynamic(

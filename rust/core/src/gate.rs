@@ -49,8 +49,12 @@ impl Gate {
 
     /// Counts `n` arrivals. True for exactly one caller: the one that opened it.
     pub fn arrive(&self, n: u64) -> bool {
-        // AcqRel: the one that opens it has seen what every earlier arrival brought.
-        let before = self.arrived.fetch_add(n, Ordering::AcqRel);
+        // AcqRel: the one that opens it has seen what every earlier arrival brought. No addition: the count must not wrap.
+        let more = |arrived: u64| Some(arrived.saturating_add(n));
+        let before = self
+            .arrived
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .unwrap_or_else(|arrived| arrived);
         before < self.target
             && before.saturating_add(n) >= self.target
             && self.decide(Decision::Fired)

@@ -147,6 +147,22 @@ impl Failures {
         }))
     }
 
+    /// At most so many exceptions, in the order of their indices: those that were kept as they were, then the others.
+    pub(crate) fn some(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let mut indices: Vec<(bool, u32)> = self
+            .by_index
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(&index, failure)| (!matches!(failure, Failure::Raised(_)), index))
+            .collect();
+        indices.sort_unstable();
+        indices.truncate(most);
+        indices.sort_unstable_by_key(|&(_, index)| index);
+        let some = indices.into_iter().map(|(_, index)| self.get(py, index));
+        some.filter_map(PyResult::transpose).collect()
+    }
+
     /// All exceptions by index.
     pub(crate) fn all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let indices: Vec<u32> = self

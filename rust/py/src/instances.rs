@@ -171,6 +171,19 @@ impl InstanceSet {
         Ok(values.into_any())
     }
 
+    /// Waits for the decision; without a gate until all has ended, which may have been from outside.
+    fn wait_ended(
+        &self,
+        py: Python<'_>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Decision>> {
+        if self.set().policy().join != Join::Detached {
+            return self.wait_for(py, For::Decision, timeout, true);
+        }
+        let drained = self.wait_for(py, For::Drained, timeout, true)?;
+        Ok(drained.map(|drained| self.set().decision().unwrap_or(drained)))
+    }
+
     /// The exception that `result` raises for what the gate was decided as.
     fn failure(&self, py: Python<'_>, decision: Decision) -> PyResult<PyErr> {
         let counts = names::counts(py, self.set().counts())?;
@@ -204,7 +217,7 @@ impl InstanceSet {
                         Some(PyErr::from_value(cause.bind(py).clone().into_any())),
                     );
                 } else if !errors.is_empty() {
-                    let first: Vec<_> = errors.values().iter().take(IN_A_GROUP).collect();
+                    let first = failures.some(py, IN_A_GROUP)?;
                     let text = format!("{} of {} failed", errors.len(), self.set().len());
                     let group = py
                         .import("builtins")?
@@ -445,11 +458,7 @@ impl InstanceSet {
     /// Waits for the gate and gives its state, `"waiting"` if the time ran out. Never raises for an outcome.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        let what = match self.set().policy().join {
-            Join::Detached => For::Drained,
-            _ => For::Decision,
-        };
-        names::gate_state(py, self.wait_for(py, what, timeout, true)?)
+        names::gate_state(py, self.wait_ended(py, timeout)?)
     }
 
     /// Waits until none is pending or running; false if the time ran out.
@@ -467,11 +476,7 @@ impl InstanceSet {
         timeout: Option<&Bound<'py, PyAny>>,
         fill: Fill,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let what = match self.set().policy().join {
-            Join::Detached => For::Drained,
-            _ => For::Decision,
-        };
-        let decision = self.wait_for(py, what, timeout, true)?;
+        let decision = self.wait_ended(py, timeout)?;
         if let Some(fatal) = self.shown().and_then(|body| body.failures().fatal()) {
             return Err(PyErr::from_value(fatal.bind(py).clone().into_any()));
         }

@@ -51,13 +51,12 @@ impl Items {
         if let Ok(range) = items.cast_exact::<PyRange>()
             && let (Ok(start), Ok(step)) = (range.start(), range.step())
         {
-            return Ok(Given::Sized(
-                Self::Range {
-                    start: start as i64,
-                    step: step as i64,
-                },
-                length(items)?,
-            ));
+            let (start, step, count) = (start as i64, step as i64, length(items)?);
+            let last = i128::from(start) + i128::from(step) * i128::from(count.saturating_sub(1));
+            // One that goes further is asked for its items.
+            if i64::try_from(last).is_ok() {
+                return Ok(Given::Sized(Self::Range { start, step }, count));
+            }
         }
         if is_indexed(items) {
             let count = length(items)?;
