@@ -235,6 +235,24 @@ def test_a_count_function_that_raises_creates_nothing(engine):
     assert nothing_was_created(engine)
 
 
+def test_ctrl_c_in_a_count_function_is_no_counterror(engine):
+    """A count function that raises: `CountError`; an interrupt is none of its own."""
+
+    def count(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shoal.spawn(abs, count=count, engine=engine)
+    assert list(engine.sets) == []
+
+
+@pytest.mark.parametrize("bounds", [{"minimum": 1}, {"maximum": 3}], ids=["minimum", "maximum"])
+def test_bounds_of_a_count_do_not_go_with_an_iterator(engine, bounds):
+    with pytest.raises(TypeError, match="an iterator does not have"):
+        shoal.spawn(abs, iter([1, 2]), engine=engine, **bounds)
+    assert list(engine.sets) == []
+
+
 @pytest.mark.parametrize(("bounds", "value"), [({"minimum": 57}, 31), ({"maximum": 57}, 83)])
 def test_a_count_function_that_leaves_its_bounds_creates_nothing(engine, bounds, value):
     """A count function that leaves its bounds: `CountError` with the bound and the value, nothing created."""

@@ -193,7 +193,8 @@ impl Settlement {
     }
 }
 
-/// Stands between a body and its gate. A journal keeps what it is given, makes it durable, and then tells the gate.
+/// Stands between a body and its gate. A journal keeps what it is given, makes it durable, and then tells the gate. It must not panic: the
+/// outcomes that it was given would be lost.
 pub trait Sink: Send + Sync {
     /// A range has its outcomes: call [`Set::arrive`] when it may count.
     fn settled(&self, set: &Arc<Set>, settlement: Settlement);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyException, PyTypeError, PyValueError},
     prelude::*,
     sync::PyOnceLock,
     types::{PyBool, PyInt, PyString, PyTuple},
@@ -103,6 +103,10 @@ fn count_of(
     }
     if count.is_callable() {
         let given = count.call1((variables_of(py, case),)).map_err(|cause| {
+            // Ctrl-C and the like are none of its own.
+            if !cause.is_instance_of::<PyException>(py) {
+                return cause;
+            }
             let error = CountError::new_err(format!("the count function raised {cause}"));
             error.set_cause(py, Some(cause));
             error
@@ -385,6 +389,11 @@ pub(crate) fn spawn<'py>(
         (None, Some(count)) => (Input::Count(count), seal),
         (Some(items), None) => match Items::of(items)? {
             Given::Sized(items, count) => (Input::Items(items, count), seal),
+            Given::Iterator(_) if minimum.is_some() || maximum.is_some() => {
+                return Err(PyTypeError::new_err(
+                    "minimum= and maximum= bound a count, which an iterator does not have; collect it into a list first",
+                ));
+            }
             Given::Iterator(iterator) => {
                 feed = Some(iterator);
                 // The feeder ends the set; one that seals itself when idle would end it between two items.

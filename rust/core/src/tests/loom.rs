@@ -14,6 +14,7 @@ use loom::thread;
 mod alone;
 mod ending;
 mod open;
+mod pairs;
 mod settle;
 mod waiting;
 
