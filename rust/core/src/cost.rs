@@ -40,8 +40,8 @@ impl Pace {
     pub(crate) fn new(clock: &Clock) -> Self {
         let us = |n| clock.ticks_in(Duration::from_micros(n));
         Self {
-            floor: us(3),
-            ceiling: us(50),
+            floor: us(8),
+            ceiling: us(100),
             block: us(4),
             overdue: us(200),
             short: us(1_000),
@@ -186,23 +186,23 @@ mod tests {
 
     #[test]
     fn nanosecond_bodies_are_taken_by_thousands_and_slow_ones_alone() {
-        assert_eq!(of(2).chunk(1_000_000, 2, &pace()), 25_000);
-        assert_eq!(of(1_000).chunk(1_000_000, 2, &pace()), 50);
-        assert_eq!(of(60_000).chunk(1_000_000, 2, &pace()), 1);
+        assert_eq!(of(2).chunk(1_000_000, 2, &pace()), 50_000);
+        assert_eq!(of(1_000).chunk(1_000_000, 2, &pace()), 100);
+        assert_eq!(of(120_000).chunk(1_000_000, 2, &pace()), 1);
     }
 
     #[test]
     fn who_is_alone_takes_what_there_is_as_long_as_it_is_soon_done() {
         assert_eq!(of(10).chunk(1_000, 1, &pace()), 1_000);
-        assert_eq!(of(10).chunk(1_000_000, 1, &pace()), 5_000);
+        assert_eq!(of(10).chunk(1_000_000, 1, &pace()), 10_000);
     }
 
     #[test]
     fn chunks_shrink_as_the_set_runs_out() {
         assert_eq!(of(1_000).chunk(80, 2, &pace()), 10);
         assert_eq!(
-            of(1_000).chunk(8, 2, &pace()),
-            3,
+            of(1_000).chunk(40, 2, &pace()),
+            8,
             "not below what is worth a claim"
         );
         assert_eq!(of(10_000).chunk(8, 2, &pace()), 1);
