@@ -158,7 +158,9 @@ def test_a_child_that_a_body_forked_ends_where_the_body_ends(call, how):
         assert {call} == [{code}]
         assert os.getpid() == parent
     """)
-    assert set(done.stdout.split()) == {"child"}
+    # Two children may write at once; that anything else was written would say that one went on.
+    assert "child" in done.stdout
+    assert not done.stdout.replace("child", "").strip()
     assert ("in the child" in done.stderr) == ("in the child" in ending)
     assert ("Traceback" in done.stderr) == (how == "raises")
 

@@ -1,6 +1,6 @@
 //! Each verb against each other verb, and nothing else: small enough for every interleaving of the two, but where both do much.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::{ops::Range, sync::atomic::Ordering::SeqCst};
 
 use super::{World, explore};
 use crate::{Decision, InstanceState, Seal, Spec};
@@ -8,6 +8,8 @@ use crate::{Decision, InstanceState, Seal, Spec};
 /// What a thread does to the set of one instance that the models are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
+    /// Claims one, and runs it when the race is over.
+    Claim,
     /// Claims what it can, and settles it as completed.
     Run,
     /// Settles what was claimed before the race.
@@ -19,11 +21,13 @@ enum Verb {
     Cancel,
     Complete,
 }
-use Verb::{Add, Cancel, Complete, GiveBack, Run, Seal as SealIt, Settle};
+use Verb::{Add, Cancel, Claim, Complete, GiveBack, Run, Seal as SealIt, Settle};
 
 impl Verb {
-    fn act(self, world: &World) {
+    /// What it claimed and still has.
+    fn act(self, world: &World) -> Option<Range<u32>> {
         match self {
+            Claim => return world.set.claim(1),
             Run => while world.run(1, &[]) {},
             Settle => world.settle(0..1, InstanceState::Completed, &[]),
             GiveBack => world.set.give_back(0..1),
@@ -38,6 +42,7 @@ impl Verb {
                 world.closed();
             }
         }
+        None
     }
 
     fn needs_a_claim(self) -> bool {
@@ -63,8 +68,10 @@ fn race(one: Verb, other: Verb) {
             assert_eq!(world.set.claim(1), Some(0..1));
         }
         let thread = world.spawn(move |world| other.act(world));
-        one.act(&world);
-        thread.join().unwrap();
+        let mine = one.act(&world);
+        let theirs = thread.join().unwrap();
+        let claimed = [mine, theirs].into_iter().flatten();
+        claimed.for_each(|range| world.run_range(range, &[]));
         let was_ended = world.seen.closed.load(SeqCst);
         world.set.seal();
         while world.run(1, &[]) {}
@@ -83,6 +90,13 @@ macro_rules! races {
 }
 
 races! {
+    claim_against_claim: Claim against Claim;
+    claim_against_add: Claim against Add;
+    claim_against_seal: Claim against SealIt;
+    claim_against_give_back: Claim against GiveBack;
+    claim_against_settle: Claim against Settle;
+    claim_against_cancel: Claim against Cancel;
+    claim_against_complete: Claim against Complete;
     run_against_run: Run against Run;
     run_against_add: Run against Add;
     run_against_seal: Run against SealIt;
