@@ -111,13 +111,6 @@ MUTANTS = [
         "loom",
     ),
     Mutant(
-        "publish what is added before it is counted",
-        "set.rs",
-        "        self.tally.add(stop - start);\n",
-        "        self.end.store(u64::from(stop), Ordering::Release);\n        self.tally.add(stop - start);\n",
-        "loom",
-    ),
-    Mutant(
         "look before saying that one waits",
         "verdict.rs",
         "            self.word.fetch_or(role, Ordering::AcqRel);\n"
