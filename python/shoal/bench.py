@@ -792,8 +792,8 @@ def memory_rows(native: int, python: int, objects: int) -> list[Row]:
             for peer in (FUTURES, TASKS):
                 rows.append(Row(MEMORY, label, count, "bytes", mine, peer, figures[peer][end]))
             bound = judged(mine, "<=", most)
-            if state == "finished" and mine < 0.99:
-                # Its state alone is a byte: less means that memory from before was used again, and the figure is void.
+            if what == VALUES and mine < 7.9:
+                # A value's place alone is 8 bytes: less means that memory from before was used again, and the figure is void.
                 bound = (bound[0], False, math.inf)
             rows.append(Row(BUDGET, f"memory, {label}", count, "bytes", mine, FUTURES, figures[FUTURES][end], *bound))
     return rows
