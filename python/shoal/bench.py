@@ -793,7 +793,7 @@ def memory_rows(native: int, python: int, objects: int) -> list[Row]:
                 rows.append(Row(MEMORY, label, count, "bytes", mine, peer, figures[peer][end]))
             bound = judged(mine, "<=", most)
             if what == VALUES and mine < 7.9:
-                # A value's place alone is 8 bytes: less means that memory from before was used again, and the figure is void.
+                # A value's place alone is 8 bytes: less means that memory from before was used again.
                 bound = (bound[0], False, math.inf)
             rows.append(Row(BUDGET, f"memory, {label}", count, "bytes", mine, FUTURES, figures[FUTURES][end], *bound))
     return rows
